@@ -9,7 +9,8 @@
 #include "models/model.hpp"
 #include "tutti/tutti.hpp"
 
-/// One cell of the grid: a strategy, a network on real images, twenty steps, one row.
+/// The program of one cell of the grid: trains a network on real images with one strategy, for
+/// twenty steps, and prints one row of the table.
 namespace combination {
 
 template <class Strategy, class World>
@@ -38,7 +39,7 @@ void train(World& world, const common::job& job, const data::dataset& images,
   row.print(name);
 }
 
-/// `main` of the cell that the table calls `name`.
+/// The `main` of a cell, whose row of the table is called `name`.
 template <class Strategy, class Device>
 int run(int argc, char** argv, std::string_view name) {
   return common::run_cell<Strategy, Device>(

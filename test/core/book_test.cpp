@@ -1,5 +1,5 @@
-// The learned order of launches is part of a checkpoint: a run that goes on from one launches by it
-// from its first step on.
+// The learned order of launches is part of a checkpoint. A run that continues from one launches in
+// that order from its first step on.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -35,7 +35,7 @@ engine_options<strategy> gathered() {
   return options;
 }
 
-/// Hands in every tensor; a rank's order decides what rank 0 gathers, if nothing is learned.
+/// Hands in every tensor. If no order is learned, the rank's order decides what rank 0 gathers.
 template <class Engine>
 void step_of(Engine& engine, arena& memory, int step, bool forwards) {
   engine.wait();
@@ -102,8 +102,9 @@ TEST(Book, ARunThatGoesOnLaunchesByIt) {
   }
 }
 
-/// Where groups are made anew after the first step, a run that was saved before that makes them
-/// again, and one that was saved later has them. Ranks add in their order, so bits are the same.
+/// Where groups are made anew after the first step, a run that was saved before it makes them
+/// again, and a run that was saved later has them. Ranks add in rank order, so the bits are the
+/// same.
 TEST(Book, GroupsByArrivalAreKept) {
   using arriving = compose<coordination::learned, fusion::by_arrival,
                            architecture::all_reduce<collective::canonical>>;
@@ -149,7 +150,7 @@ TEST(Book, GroupsByArrivalAreKept) {
   }
 }
 
-/// A checkpoint of one rank after `steps` steps.
+/// Returns a checkpoint of one rank after `steps_before` steps.
 std::string saved_after(int steps_before, const engine_options<strategy>& options) {
   std::ostringstream out;
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -174,8 +175,8 @@ std::string refusal(const std::string& bytes) {
   })[0];
 }
 
-/// The file with another book in its place, and the hashes of that: wherever eight bytes of a file
-/// are the hash of all before them but hashes.
+/// Returns `file` with another book in place of the old one and with its hashes corrected. A hash
+/// is found as any eight bytes that are the hash of all bytes before them other than hashes.
 std::string with_book(const std::string& file, const book& old, const book& other) {
   const auto bytes_of = [](std::uint64_t number) {
     return std::string(reinterpret_cast<const char*>(&number), sizeof number);
@@ -187,7 +188,7 @@ std::string with_book(const std::string& file, const book& old, const book& othe
   const auto feed = [](running_hash& hash, const std::string& bytes) {
     hash.feed(std::as_bytes(std::span(bytes)));
   };
-  std::string hashed;  // all but hashes
+  std::string hashed;  // all bytes but the hashes
   std::vector<std::size_t> ends;
   running_hash was;
   for (std::size_t i = 0; i < file.size();) {
@@ -216,7 +217,8 @@ std::string with_book(const std::string& file, const book& old, const book& othe
   return made;
 }
 
-/// After a re-plan the order is learned again, and a run that is saved meanwhile learns it again.
+/// After a re-plan the order is learned again. A run that is saved before it has been learned
+/// learns it again, too.
 TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
   std::ostringstream out;
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -252,7 +254,7 @@ TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   const std::string other =
       "the learned order was not written for this plan. Fix: resume with the options that it was "
       "saved with, or learn it again";
-  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // another model's
+  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // of another model
   book longer = learned;
   longer.push_back(0);
   EXPECT_EQ(refusal(with_book(file, learned, longer)), other);

@@ -9,15 +9,16 @@
 
 namespace tutti::compression {
 
-/// Each element becomes eight bits, a number of few values times its block's scale, which brings
-/// the largest magnitude of the block to the largest of those numbers: a large element coarsens its
-/// own block alone. A block as long as the gradient is a scale a chunk.
-/// Wire: a scale as a float for every block, then a byte an element; blocks are counted from the
-/// chunk's first element, the last may be shorter. An element arrives as the exact product of scale
-/// and number; a block of zeros arrives as zeros; one that holds NaN or an infinity arrives as NaN,
-/// all of it.
-/// Cost: a quarter of the bytes and a float a block; one read to encode while a block stays in the
-/// first-level cache, one pass to accumulate. Under error feedback one pass does all.
+/// Each element becomes a code of eight bits, which is one of a few numbers, times its block's
+/// scale. The scale brings the block's largest magnitude to the largest of those numbers, so a
+/// large element coarsens only its own block. With a block as long as the gradient there is one
+/// scale a chunk.
+/// Wire: a scale as a float for every block, then a byte an element. Blocks are counted from the
+/// chunk's first element; the last may be shorter. An element arrives as the exact product of scale
+/// and number. A block of zeros arrives as zeros. A block that holds NaN or an infinity arrives as
+/// NaN in every element.
+/// Cost: a quarter of the bytes and a float a block; one read to encode if a block stays in the
+/// first-level cache, one pass to accumulate. Under error feedback one pass does both.
 template <class Code>
 class block_codes {
  public:
@@ -35,7 +36,7 @@ class block_codes {
   };
 
   constexpr block_codes() = default;
-  /// Throws usage_error if a block would hold nothing.
+  /// Throws usage_error if a block would hold no element.
   explicit constexpr block_codes(const options& values) : options_(values) {
     if (values.block == 0) {
       throw usage_error("compression: a block of codes must hold an element. Fix: 256.");

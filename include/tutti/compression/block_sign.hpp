@@ -10,12 +10,13 @@
 
 namespace tutti::compression {
 
-/// Each element becomes its sign times its block's mean magnitude: layers of different magnitude in
-/// one chunk do not drown each other.
-/// Wire: a mean as a float for every block, then one bit an element, laid out block by block as
-/// `sign` does a chunk; blocks are counted from the chunk's first element, the last may be shorter.
+/// Each element becomes its sign times its block's mean magnitude, so that layers of different
+/// magnitude in one chunk do not drown each other.
+/// Wire: a mean as a float for every block, then one bit an element. Each block's bits are laid out
+/// as `sign` lays out a chunk's. Blocks are counted from the chunk's first element; the last may be
+/// shorter.
 /// Cost: 1/32 of the bytes and a float a block; one read to encode, one pass to accumulate. Under
-/// error feedback one pass does all, where `scaled_sign` needs two.
+/// error feedback one pass does everything, where `scaled_sign` needs two.
 /// After: Zheng, Huang and Kwok, "Communication-Efficient Distributed Blockwise Momentum SGD with
 /// Error-Feedback", NeurIPS 2019.
 class block_sign {

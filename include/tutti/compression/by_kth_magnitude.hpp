@@ -9,13 +9,14 @@
 
 namespace tutti::compression {
 
-/// Elements of at least the k-th largest magnitude travel, exactly: the k largest, and whatever is
-/// as large as the last of them; zeros never. An architecture may keep that magnitude from one step
-/// to the next, and then as many travel as reach it. NaN travels.
-/// Wire: how many there are, and behind it the index and the value of each, in words of 4 bytes.
-/// k as top_k has it. Cost: 8 bytes an element that travels, and room for all of them; up to five
-/// passes to find the magnitude, one to encode from it. On hosts alone, as by_magnitude is; top_k,
-/// which sends k, is a device's too.
+/// Elements of at least the k-th largest magnitude travel, exactly: the k largest, and any others
+/// that are as large as the last of these, but never zeros. NaN travels. An architecture may keep
+/// that magnitude from one step to the next; then all elements travel that reach it, however many.
+/// Wire: how many elements there are, then the index and the value of each, in words of 4 bytes; k
+/// as in top_k.
+/// Cost: 8 bytes an element that travels, and room for all of them; up to five passes to find the
+/// magnitude, one to encode from it. On host queues only, as by_magnitude; top_k, which sends
+/// exactly k, runs on devices too.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
 /// 2022, section 3.1.3.
 class by_kth_magnitude {
@@ -28,9 +29,9 @@ class by_kth_magnitude {
   /// Throws usage_error unless 0 < density <= 1.
   explicit constexpr by_kth_magnitude(const options& values) : largest_(values) {}
 
-  /// How many of `elements` travel where none are as large as the last.
+  /// How many of `elements` elements travel if no others are as large as the last of them.
   constexpr std::size_t selected(std::size_t elements) const { return largest_.selected(elements); }
-  /// Throws usage_error above 2^32 - 1 elements, for an index has 32 bits.
+  /// Throws usage_error above 2^32 - 1 elements, because an index has 32 bits.
   constexpr std::size_t capacity(std::size_t elements) const {
     static_cast<void>(largest_.wire_bytes(elements));
     return kernels::reaching_bytes(elements);

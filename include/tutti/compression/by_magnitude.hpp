@@ -12,12 +12,12 @@
 
 namespace tutti::compression {
 
-/// Elements of at least a fixed magnitude travel, exactly, however many they are: what error
-/// feedback leaves behind is below it. NaN travels.
-/// Wire: how many there are, and behind it the index and the value of each, in words of 4 bytes.
-/// Cost: 8 bytes an element that travels, and room for all of them; one pass to encode. On hosts
-/// alone: how long a payload is only its encoding tells, which a stream's host does not wait for
-/// (lengths_must_be_known).
+/// Elements of at least a fixed magnitude travel, exactly, however many they are; what error
+/// feedback remembers is below it. NaN travels.
+/// Wire: how many elements there are, then the index and the value of each, in words of 4 bytes.
+/// Cost: 8 bytes an element that travels, and room for all of them; one pass to encode. On host
+/// queues only: a payload's length is known only from its encoding, and the host does not wait
+/// until a stream has encoded (rule lengths_must_be_known).
 /// After: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 /// Interspeech 2015, who sends the magnitude in place of the value.
 class by_magnitude {
@@ -52,7 +52,7 @@ class by_magnitude {
     }
   }
 
-  /// Throws usage_error above 2^32 - 1 elements, for an index has 32 bits.
+  /// Throws usage_error above 2^32 - 1 elements, because an index has 32 bits.
   constexpr std::size_t capacity(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(

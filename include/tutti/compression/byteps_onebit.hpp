@@ -12,17 +12,18 @@
 
 namespace tutti::compression {
 
-/// What a sign is worth.
+/// The magnitude that a sign is multiplied by.
 enum class sign_is_worth { mean_magnitude, one };
 
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(sign_is_worth) { return {"mean_magnitude", "one"}; }
 
-/// BytePS's `onebit`: each element becomes its sign times the chunk's mean magnitude, as
-/// `scaled_sign` has it, in BytePS's words.
-/// Wire: a bit an element, 1 below zero, 32 in a word, the first in its top bit; the padding is 0;
-/// then the magnitude as a float. Cost: 1/32 of the bytes; two passes to encode, one to accumulate.
-/// Under error feedback two passes do all, and one where a sign is worth 1.
+/// BytePS's `onebit`: each element becomes its sign times the chunk's mean magnitude, as in
+/// `scaled_sign`, in BytePS's format.
+/// Wire: a bit an element, 1 for a negative one, 32 in a word, the first in its top bit, padded
+/// with 0; then the magnitude as a float.
+/// Cost: 1/32 of the bytes; two passes to encode, one to accumulate. Under error feedback two
+/// passes do everything, or one if a sign is worth 1.
 /// After: BytePS, `byteps_compressor_type: onebit`, `byteps_compressor_onebit_scaling`.
 class byteps_onebit {
  public:

@@ -11,15 +11,15 @@
 
 namespace tutti::compression {
 
-/// BytePS's `randomk`: elements drawn by chance travel, exactly, in BytePS's words. All ranks draw
-/// the same ones, and so does whoever encodes their sum again. They are drawn with replacement and
-/// are not scaled up: of n elements about n (1 - e^(-k/n)) travel, and what does not is lost, or is
-/// the residual where there is error feedback.
+/// BytePS's `randomk`: elements drawn at random travel, exactly, in BytePS's format. All ranks draw
+/// the same elements, and so does the rank that encodes their sum again. They are drawn with
+/// replacement and are not scaled up: of n elements about n (1 - e^(-k/n)) travel. The others are
+/// lost, or remembered under error feedback.
 /// Wire: index_pairs; an element that was drawn twice is there twice, and counts once.
 /// Step t draws the numbers from t * k on of xorshift128+ whose state is the seed twice, modulo the
 /// chunk's length, as BytePS does where every step sends the chunk. Without a seed BytePS draws
-/// others on every rank; here there is always one.
-/// Cost: 8k bytes; k divisions to encode. To accumulate, on a host a read of the pairs for each
+/// different elements on every rank; here there is always a seed.
+/// Cost: 8k bytes; k divisions to encode. Accumulating takes on a host a read of the pairs for each
 /// 262144 elements, on a device k * k / 2 comparisons.
 /// After: BytePS, `byteps_compressor_type: randomk`; Stich et al., "Sparsified SGD with Memory",
 /// 2018.
@@ -67,7 +67,7 @@ class byteps_randomk {
     kernels::add_pairs(queue, index_pairs::pairs(in), sum);
   }
 
-  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  /// Encodes gradient + residual; the residual keeps whatever does not travel.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
                             std::span<float> residual, wire out, const chunk_context& where) const {

@@ -9,15 +9,16 @@
 
 namespace tutti::compression {
 
-/// BytePS's `topk`: only the elements of largest magnitude travel, exactly, in BytePS's words.
-/// Wire: index_pairs; the pairs are a heap of magnitudes as libstdc++ makes it, the smallest first,
-/// which an element enters that is larger than all of one place in it: of equal ones, those that
-/// are there stay. `top_k` sends the first of equal ones, in the order of indices.
-/// Cost: 8k bytes; one read of the chunk and log k comparisons for each element that enters, k
-/// additions to accumulate. On a device one block reads the chunk and one of its threads keeps the
-/// heap, about k ln(n / k) entries after each other, and to accumulate takes k * k / 2 comparisons:
-/// top_k is the device's own. Throws usage_error at a NaN, which BytePS takes for smaller than
-/// everything or for larger.
+/// BytePS's `topk`: only the k elements of largest magnitude travel, exactly, in BytePS's format.
+/// Wire: index_pairs. The pairs are a heap of magnitudes as libstdc++ makes it, the smallest first.
+/// A later element enters the heap only if it is larger than the smallest, whose place it takes, so
+/// of equal elements those that are there stay. `top_k` sends the first of equal ones, in the order
+/// of indices.
+/// Cost: 8k bytes; one read of the chunk, and log k comparisons for each element that enters; k
+/// additions to accumulate. On a device one thread block reads the chunk and one of its threads
+/// keeps the heap, about k ln(n / k) entries one after the other, and accumulating takes k * k / 2
+/// comparisons; `top_k` is made for devices. Throws usage_error for a NaN, which BytePS takes for
+/// smaller or for larger than everything.
 /// After: BytePS, `byteps_compressor_type: topk`.
 class byteps_topk {
  public:
@@ -54,7 +55,7 @@ class byteps_topk {
     kernels::add_pairs(queue, index_pairs::pairs(in), sum);
   }
 
-  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  /// Encodes gradient + residual; the residual keeps whatever does not travel.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
                             std::span<float> residual, wire out, const chunk_context& where) const {

@@ -17,12 +17,14 @@ namespace tutti::compression {
 /// One compressor selects elements, another encodes the selected values: `chain<top_k, fp16>` sends
 /// them in half precision, `chain<top_k, qsgd>` in levels of their norm, `chain<top_k,
 /// scaled_sign>` as a sign and one mean magnitude. Under error feedback the residual has both what
-/// was not selected and what the second has rounded. Wire: the selection's without its values, then
-/// the second's payload of those, in their order. Cost: the selection's; a copy of its payload in
-/// scratch, and passes over the selected values alone, also under error feedback. After: Basu et
-/// al., "Qsparse-local-SGD", NeurIPS 2019 (QTop_k, SignTop_k); Sattler et al., "Robust and
-/// Communication-Efficient Federated Learning from Non-IID Data", 2019 (sparse ternary compression,
-/// which codes the distances of indices beside).
+/// was not selected and what the second compressor has rounded away.
+/// Wire: the selection's payload without its values, then the second compressor's payload of those
+/// values, in their order.
+/// Cost: the selection's; a copy of its payload in scratch; and passes over the selected values
+/// alone, also under error feedback.
+/// After: Basu et al., "Qsparse-local-SGD", NeurIPS 2019 (QTop_k, SignTop_k); Sattler et al.,
+/// "Robust and Communication-Efficient Federated Learning from Non-IID Data", 2019 (sparse ternary
+/// compression, which also encodes the distances of indices).
 template <selects_values Selection, encodes_once Code>
 requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<Code> == 0 &&
          facts::unit_of<Code> <= unit::block) class chain {
@@ -140,7 +142,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     chunk_context where;
   };
 
-  /// Bytes of a selection's payload in front of its values.
+  /// The bytes of a selection's payload before its values.
   constexpr std::size_t head_bytes(std::size_t elements) const {
     return selection_.wire_bytes(elements) - selection_.selected(elements) * sizeof(float);
   }
@@ -161,7 +163,8 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     return rest;
   }
 
-  /// Writes the payload up to its values; answers those, and where they are encoded.
+  /// Writes the payload up to its values. Returns the values, the room for their encoding, and the
+  /// context for encoding them.
   template <class Queue>
   selected_values select(Queue& queue, std::span<const float> gradient, wire out,
                          const chunk_context& where) const {
@@ -173,7 +176,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     return {values_in(where, n), {out.data + head, out.size - head}, inner};
   }
 
-  /// The values that a payload has, in the place of the selection's.
+  /// Decodes a payload's values into the place of the selection's.
   template <class Queue>
   std::span<float> decode(Queue& queue, const_wire in, std::size_t elements,
                           const chunk_context& where) const {

@@ -7,11 +7,11 @@
 
 namespace tutti::compression {
 
-/// What a compressor around another one has of it: its facts, how long its payloads are and how
-/// they are decoded, added and merged. `Derived` has `Rows` floats of memory an element in front of
-/// the other's, and says what is encoded in place of the gradient:
+/// The base of a compressor around another one, C. It takes over C's facts, the length of its
+/// payloads, and how these are decoded, added and merged. `Derived` has `Rows` floats of memory an
+/// element, before those of C, and says what is encoded in place of the gradient:
 /// `encode_instead(queue, gradient, payload, where, encode)`, which calls `encode(values, inner)`
-/// once. A decorator that takes scratch hides `scratch_bytes` and `inner`.
+/// once. A derived class that uses scratch hides `scratch_bytes` and `inner`.
 template <class Derived, encodes_once C, std::size_t Rows>
 class decorator {
  public:
@@ -116,7 +116,7 @@ class decorator {
     compression_.add_absent(queue, payload, others, sum);
   }
 
-  /// The context for the other compressor, of so many elements.
+  /// The context for C, for that many elements.
   static chunk_context inner(const chunk_context& where, std::size_t) { return where.after(Rows); }
 
  protected:

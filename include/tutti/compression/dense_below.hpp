@@ -13,13 +13,15 @@
 
 namespace tutti::compression {
 
-/// Chunks of fewer bytes travel as floats; longer ones are compressed. `select` decides it by
-/// tensor, and groups each kind; this is for architectures that send every chunk in one way, as
-/// parameter servers do. A fusion's chunks are counted as they travel.
-/// What a compressor has left out of elements that travel as floats since a replan goes with them.
-/// A momentum stands around it, and is of all chunks: `momentum_correction<dense_below<C>>`.
-/// Wire: n floats, or as the compressor that it decorates. Cost: none beside, or under error
-/// feedback a pass over what is not compressed.
+/// Chunks of fewer than `bytes` bytes travel as floats; longer ones are compressed. `select`
+/// decides by tensor instead, and groups each kind of tensor separately. This decorator is for
+/// architectures that send every chunk in one way, as parameter servers do. Chunks that a fusion
+/// has gathered are counted together, as they travel.
+/// If a re-plan makes a chunk travel as floats, what the compressor has left out of its elements is
+/// sent with it. A momentum must be outside, so that it covers all chunks:
+/// `momentum_correction<dense_below<C>>`.
+/// Wire: n floats, or as the decorated compressor. Cost: none of its own; under error feedback a
+/// pass over what is not compressed.
 /// After: BytePS, `BYTEPS_MIN_COMPRESS_BYTES`, which counts a tensor before it is cut: there the
 /// last piece of a long tensor is compressed, however short.
 template <encodes_once C>
@@ -122,7 +124,7 @@ class dense_below {
     }
   }
 
-  /// What travels as floats is no selection.
+  /// Does nothing for a chunk that travels as floats, because that is no selection.
   template <class Queue>
   requires clears_sent<C>
   void clear_sent(Queue& queue, const_wire payload, std::span<float> values) const {
@@ -135,7 +137,7 @@ class dense_below {
     return compression_.residual(where, elements);
   }
 
-  /// What goes back as floats does so whatever its length.
+  /// Returns a relay that sends floats as it is, because that sends floats whatever the length.
   constexpr auto relay() const {
     using relayed = decltype(tutti::relay(compression_));
     if constexpr (facts::identity<relayed>) {

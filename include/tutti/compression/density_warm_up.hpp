@@ -6,20 +6,20 @@
 
 namespace tutti::compression {
 
-/// The share of elements that is selected in each of the first epochs, before the one that is
-/// wanted ever after. A length on the wire is the plan's, so a trainer re-plans between epochs:
+/// The share of elements that is selected in each of the first epochs, before the final share. The
+/// plan fixes a payload's length, so a trainer re-plans between epochs:
 ///
 ///     options.compression.density = warm_up(epoch, 0.001);
 ///     engine.replan(options);
 ///
-/// which keeps what ranks remember.
+/// A re-plan keeps what ranks remember.
 /// After: Lin et al., "Deep Gradient Compression", ICLR 2018: 0.25, 0.0625, 0.015625, 0.004; the
 /// code of Shi et al., "gTopK", ICDCS 2019: 0.004.
 template <std::size_t Epochs>
 struct density_warm_up {
   std::array<double, Epochs> densities;
 
-  /// In the epoch of that number, the first being 0: never below `last`.
+  /// The share in epoch `epoch`, counted from 0; it is never below `last`.
   constexpr double operator()(std::size_t epoch, double last) const {
     return epoch < Epochs ? std::max(densities[epoch], last) : last;
   }

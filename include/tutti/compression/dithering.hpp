@@ -24,18 +24,19 @@ constexpr std::array<std::string_view, 2> names(chunk_norm) { return {"largest",
 namespace tutti::compression {
 
 /// BytePS's `dithering`: each element becomes a level of its chunk's norm, rounded up or down at
-/// random so that its mean is the element: unbiased, no residual needed.
-/// Wire: how many bits follow, and the norm as a float; then, in words of 32 bits from the top bit
-/// down, for every element that is not 0 the distance from the one before (the first: from the
-/// chunk's begin, counted from 1), its sign (1: negative) and its level, numbers in Elias' delta
-/// code, and zeros to the word's end. BytePS has the two at the end, where a payload does not show
-/// how long it is; its bits are these, but for the random numbers: these are counted ones, so that
-/// a rank need not have drawn all before them. A chunk of zeros, which it divides by, has no bits;
-/// one whose norm is no finite float arrives as NaN everywhere.
-/// Cost: with 16 levels of the largest about 7 bits an element, of the norm about 1; two passes and
-/// a division an element to encode, one pass over what is not 0 to accumulate. On hosts alone: how
-/// long a payload is only its encoding tells, which a stream's host does not wait for
-/// (lengths_must_be_known).
+/// random so that its expected value is the element. It is unbiased and needs no residual.
+/// Wire: the number of bits that follow, and the norm as a float. The bits follow in words of 32,
+/// from the top bit down. Every element that is not 0 has its distance from the one before (the
+/// first: from the chunk's begin, counted from 1), its sign (1: negative) and its level; numbers
+/// are in Elias' delta code. Zeros fill the last word. A chunk of zeros has no bits, where BytePS
+/// divides by its norm. A chunk whose norm is no finite float arrives as NaN in every element.
+/// BytePS has the number of bits and the norm at the end, where a payload does not show how long it
+/// is. Otherwise its bits are these, except for the random numbers: here they are counter-based, so
+/// that a rank can draw one without drawing those before it.
+/// Cost: with 16 levels of the largest magnitude about 7 bits an element, with as many of the
+/// Euclidean norm about 1; two passes and a division an element to encode, one pass over what is
+/// not 0 to accumulate. On host queues only: a payload's length is known only from its encoding,
+/// and the host does not wait until a stream has encoded (rule lengths_must_be_known).
 /// After: BytePS, `byteps_compressor_type: dithering`; natural levels: Horvath et al., "Natural
 /// Compression for Distributed Deep Learning", 2019.
 class dithering {
@@ -76,7 +77,7 @@ class dithering {
     }
   }
 
-  /// Throws usage_error if its bits might be more than 32 bits can count.
+  /// Throws usage_error if the payload might have more bits than its 32-bit count can hold.
   std::size_t capacity(std::size_t elements) const {
     const std::size_t bits = code_.most_bits(elements);
     if (bits > 0xffff'ffffu) {
@@ -87,9 +88,10 @@ class dithering {
     }
     return kernels::dithering_bytes(bits);
   }
-  /// Throws usage_error where rounding may leave more of a chunk behind than was there: an
-  /// element's variance is at most a quarter of a level's square, between natural levels an eighth
-  /// of its own. Of the largest magnitude's levels an error is never above that magnitude.
+  /// Throws usage_error if rounding may leave more of a chunk behind than the chunk holds. An
+  /// element's variance is at most a quarter of a level's square, or, between natural levels, an
+  /// eighth of the element's own square. With levels of the largest magnitude an error never
+  /// exceeds that magnitude.
   void expect_feedback(std::size_t elements) const {
     const double levels = code_.top();
     const bool linear = code_.spacing == kernels::level_spacing::linear;
@@ -102,7 +104,7 @@ class dithering {
            static_cast<std::size_t>(std::ceil(bound)), " elements, or more levels"}));
     }
   }
-  /// Of elements that are normally distributed.
+  /// The expected bytes of elements that are normally distributed.
   std::size_t expected(std::size_t elements) const {
     const auto bits = static_cast<double>(elements) * bits_of_each(elements);
     return std::min(capacity(elements), kernels::dithering_bytes(static_cast<std::size_t>(bits)));
@@ -120,7 +122,8 @@ class dithering {
     kernels::add_dithered(queue, in.bytes(), code_, sum);
   }
 
-  /// The mean is rounded by numbers of its own: those of its owner's gradient are in it already.
+  /// Rounds means by random numbers of their own, because a mean already depends on those that
+  /// rounded its owner's gradient.
   dithering relay() const {
     dithering other = *this;
     other.random_ = random_.stream(~std::uint64_t{});
@@ -128,7 +131,7 @@ class dithering {
   }
 
  private:
-  /// Mean bits of one among so many.
+  /// The mean number of bits of an element in a chunk of `elements` normally distributed ones.
   double bits_of_each(std::size_t elements) const {
     if (elements == 0) {
       return 0;
@@ -159,7 +162,7 @@ class dithering {
     }
     share /= weights;
     double distances = 0;
-    double farther = 1;  // that the next one is at least 2^digits - 1 away
+    double farther = 1;  // probability that the next one is at least 2^digits - 1 away
     for (int digits = 1; digits <= 32 && farther > 1e-12; ++digits) {
       const double next = std::pow(1 - share, std::ldexp(1.0, digits) - 1);
       distances += (farther - next) * kernels::elias_delta(std::uint64_t{1} << (digits - 1)).length;

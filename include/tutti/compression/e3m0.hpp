@@ -9,11 +9,11 @@
 
 namespace tutti::compression {
 
-/// Each element becomes a floating-point number of four bits, a sign and an exponent: the nearest
-/// of seven powers of two, the greatest of which is the one nearest to the chunk's largest
-/// magnitude, or zero below half the least of them.
-/// Wire: the largest magnitude as a float, then four bits an element, eight in a word, the padding
-/// 0. A chunk that holds an infinity or NaN arrives as NaN, all of it.
+/// Each element becomes a floating-point number of four bits, a sign and an exponent. The exponent
+/// selects the nearest of seven powers of two, the greatest of which is the one nearest to the
+/// chunk's largest magnitude. A magnitude below half the least of them becomes zero.
+/// Wire: the largest magnitude as a float, then four bits an element, eight elements in a word,
+/// padded with 0. A chunk that holds an infinity or NaN arrives as NaN in every element.
 /// Cost: an eighth of the bytes; two passes to encode, one to accumulate.
 /// After: Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, which sends
 /// outer gradients as E3M0, adds them as floats and leaves the scale open.

@@ -10,8 +10,9 @@
 
 namespace tutti::compression {
 
-/// A format of one element: its `bits` and two functions, to them and back. Zero bits stand for
-/// zero, and both functions are TUTTI_HD where it is to run on a device.
+/// A format of one element: the type `bits`, and the two functions that convert a float to it and
+/// back. Bits that are all zero must mean zero. Both functions must be TUTTI_HD if the format is to
+/// run on a device.
 template <class F>
 concept element_format = std::is_trivially_copyable_v<typename F::bits> &&
     requires(float value, typename F::bits bits) {
@@ -19,10 +20,11 @@ concept element_format = std::is_trivially_copyable_v<typename F::bits> &&
   { F::to_float(bits) } -> std::same_as<float>;
 };
 
-/// Each element travels, and is summed, in a format of its own, whatever stands beside it.
-/// Wire: n elements' bits. A sum is made in float and becomes the format's again.
+/// Each element travels, and is summed, in a format of its own, independently of its neighbours.
+/// Wire: n elements' bits. A sum is made in float and rounded to the format again.
 /// Cost: the format's share of four bytes an element; one pass to encode, one to accumulate. On a
-/// GPU the formats of kernels/cast.hpp are compiled; another one's kernels nvcc must see.
+/// GPU the formats of kernels/cast.hpp are compiled in; kernels of any other format have to be
+/// compiled by nvcc.
 template <element_format Format>
 struct elementwise {
   using role = tutti::role::compression;

@@ -11,7 +11,8 @@
 
 namespace tutti::compression {
 
-/// A compressor that encodes the residual itself, in fewer passes than its decorator would.
+/// A compressor that handles the residual itself while it encodes, in fewer passes than its
+/// decorator would need.
 template <class C>
 concept encodes_with_residual = requires(const C compression, inline_queue& queue,
                                          std::span<const float> gradient, std::span<float> residual,
@@ -20,14 +21,15 @@ concept encodes_with_residual = requires(const C compression, inline_queue& queu
 };
 
 /// What a payload leaves behind is remembered and added to the next step's gradient. An infinity
-/// would stay. optimizer::loss_scaled lets none in, and takes back what a skipped step has done to
-/// residuals; so does optimizer::scaled_elsewhere for whoever multiplies the loss and skips steps
-/// by an optimizer of their own, as PyTorch's users do. Wire: as the compressor that it decorates.
-/// Cost: one float of memory an element, beside the compressor's; three passes more, or none where
-/// the compressor encodes with the residual itself.
+/// would stay in the residual for good. optimizer::loss_scaled keeps infinities out, and undoes
+/// what a skipped step has done to residuals. optimizer::scaled_elsewhere does the same for users
+/// who scale the loss and skip steps with an optimizer of their own, as PyTorch's users do.
+/// Wire: as the decorated compressor.
+/// Cost: one float of memory an element beside the compressor's; three more passes, or none if the
+/// compressor encodes with the residual itself.
 /// After: Seide et al., "1-Bit SGD", 2014; Stich et al., "Sparsified SGD with Memory", 2018.
 ///
-/// Around a `select` it stands around each of the two that leaves something behind.
+/// Around a `select`, it decorates each of the two compressors that loses something.
 template <class C>
 requires(encodes_once<C> || selects<C>) class error_feedback;
 
@@ -47,8 +49,9 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   using options = options_of<C>;
 
   constexpr error_feedback() = default;
-  /// Throws usage_error where the compressor says that a residual would grow without bound, however
-  /// few elements it is of; whoever asks how long payloads are hears it for so many.
+  /// Throws usage_error if the compressor says that residuals grow without bound even for one
+  /// element. `wire_bytes`, `capacity` and `most_bytes` throw it for the number of elements that
+  /// they are given.
   explicit constexpr error_feedback(const options& values)
       : error_feedback(make_policy<C>(values)) {}
   explicit constexpr error_feedback(const C& compression) : base(compression) {
@@ -69,7 +72,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
     return base::most_bytes(elements);
   }
 
-  /// What `encode` means, for any compressor of a fixed length.
+  /// Encodes as `encode` does, but in separate passes, which work for any compressor of a fixed
+  /// length.
   template <class Queue>
   void encode_in_steps(Queue& queue, std::span<const float> gradient, wire out,
                        const chunk_context& where) const {
@@ -104,7 +108,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   }
 
  protected:
-  /// What goes back as floats has no residual; what is encoded again has one.
+  /// Returns a relay that sends floats as it is, because it has no residual, and any other relay
+  /// with `remember` around it.
   template <class Remember>
   constexpr auto answered_by(Remember remember) const {
     if constexpr (facts::identity<decltype(tutti::relay(compression_))>) {
@@ -126,8 +131,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
     }
   }
 
-  /// The residual takes the gradient in, is encoded, and becomes input - decoded, computed as
-  /// -(-input + decoded), so that no second array is needed.
+  /// Adds the gradient to the residual and encodes that. The residual then becomes input - decoded,
+  /// computed as -(-input + decoded), so that no second array is needed.
   template <class Queue, class Encode>
   void in_steps(Queue& queue, std::span<const float> gradient, wire out, const chunk_context& where,
                 Encode encode) const {

@@ -12,13 +12,13 @@
 
 namespace tutti::compression {
 
-/// Error feedback that forgets: before a step's gradient is added, each element of the residual e
-/// becomes keep * e, and where that is above `most` in magnitude, +most or -most. What is stale
-/// fades, what has grown is cut.
-/// `most` is a magnitude as if the loss were not multiplied, as loss scaling multiplies it.
-/// Its loss: a step loses e - clip(keep * e) of every element, and nothing else; the two defaults
-/// lose nothing.
-/// Wire, cost: as error_feedback, and a pass over the residual.
+/// Error feedback that forgets. Before a step's gradient is added, each element e of the residual
+/// becomes keep * e, and if that exceeds `most` in magnitude, +most or -most. So old residuals
+/// fade, and large ones are cut. `most` is a magnitude of gradients whose loss is not scaled; loss
+/// scaling multiplies it by its factor.
+/// Loss: a step loses e - clip(keep * e) of every element, and nothing else. With both defaults it
+/// loses nothing.
+/// Wire: as error_feedback. Cost: as error_feedback, and one more pass over the residual.
 /// After: Wu et al., "Error Compensated Quantized SGD", ICML 2018, and GRACE, Xu et al., ICDCS
 /// 2021, whose residual memory is beta * e + g (the decay); Deeplearning4j's
 /// ResidualClippingPostProcessor (the bound, there a multiple of its threshold, every five steps).

@@ -13,10 +13,11 @@
 
 namespace tutti::compression {
 
-/// How many elements of a chunk BytePS's `topk` and `randomk` send, and how: each behind its index.
-/// Wire: count(n) times a 32-bit index and a float. BytePS takes a share of the chunk's length as
-/// it pads that, to a multiple of 32, in single precision, and refuses more than half of a chunk;
-/// here at most all of it travels.
+/// How many elements of a chunk BytePS's `topk` and `randomk` send, and their layout: each value
+/// behind its index.
+/// Wire: count(n) times a 32-bit index and a float. As in BytePS, `density` is a share of the
+/// chunk's length padded to a multiple of 32, computed in single precision. BytePS refuses more
+/// than half of a chunk; here up to all of it may travel.
 class index_pairs {
  public:
   constexpr index_pairs(double density, std::size_t k) : density_(density), k_(k) {
@@ -34,7 +35,7 @@ class index_pairs {
     return std::min(elements, std::max<std::size_t>(wanted, 1));
   }
 
-  /// Throws usage_error above 2^32 - 1 elements, for an index has 32 bits.
+  /// Throws usage_error above 2^32 - 1 elements, because an index has 32 bits.
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(

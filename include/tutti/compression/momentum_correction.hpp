@@ -14,25 +14,25 @@
 
 namespace tutti::compression {
 
-/// Whether the momentum of what has been sent begins again at 0.
+/// Whether the momentum of elements that have been sent begins again at 0.
 enum class factor_masking { sent, none };
 constexpr std::array<std::string_view, 2> names(factor_masking) { return {"sent", "none"}; }
 
 /// The compressor is given each rank's own momentum, u = momentum * u + gradient, in place of its
-/// gradient. So what waits in a residual grows as it would have in a dense optimizer, and one with
-/// a momentum of its own is refused. Over error_feedback that is deep gradient compression; factor
-/// masking then sets u to 0 where something was sent, so that no stale momentum follows it. A
-/// compressor that cannot say what it has sent, as all but selections, masks nothing.
+/// gradient. Residuals then grow as they would have in a dense optimizer. An optimizer with a
+/// momentum of its own is refused. Around error_feedback this is deep gradient compression. Factor
+/// masking then sets u to 0 for elements that were sent, so that no stale momentum follows them. It
+/// masks nothing for a compressor that cannot tell what it has sent; only selections can.
 ///
-/// Clipping: each rank's gradient whose euclidean norm is above clip / sqrt(p) is scaled down to
-/// that before it enters the momentum. The norm is a chunk's: with fusion::all the model's, as
-/// published, otherwise a bucket's; and of gradients as if the loss were not multiplied, as loss
-/// scaling multiplies it.
+/// Clipping: a rank's gradient whose Euclidean norm is above clip / sqrt(p) is scaled down to that
+/// norm before it enters the momentum. The norm is a chunk's: with fusion::all the model's, as
+/// published, otherwise a bucket's. It is the norm of gradients whose loss is not scaled; loss
+/// scaling is divided out.
 ///
-/// What is conserved: the momenta, as they were when they were given to the compressor, are what it
-/// has sent and what it remembers. Deviation: the mean of momenta has no part for weight decay.
-/// Wire: as the compressor that it decorates. Cost: one float of memory an element; one pass more,
-/// two where it clips.
+/// What is conserved: the momenta, as they were given to the compressor, are what it has sent plus
+/// what it remembers. Deviation: the mean of momenta has no part for weight decay.
+/// Wire: as the decorated compressor. Cost: one float of memory an element; one more pass, or two
+/// with clipping.
 /// After: Lin et al., "Deep Gradient Compression", ICLR 2018; unmasked: gTopK-SGD's code.
 template <encodes_once C>
 class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
@@ -81,7 +81,7 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
     return factor_bytes() + tutti::scratch_bytes(compression_, elements);
   }
 
-  /// A sum of momenta has no momentum of its own.
+  /// The decorated compressor's relay, because a sum of momenta has no momentum of its own.
   constexpr auto relay() const { return tutti::relay(compression_); }
 
  private:

@@ -11,12 +11,13 @@
 
 namespace tutti::compression {
 
-/// Each element becomes one of the two powers of two beside its magnitude, drawn at random so that
-/// its mean is the element: unbiased, no residual needed, the variance at most an eighth of the
-/// element's square. Below 2^-126, the least power that travels, the lower neighbour is zero.
-/// Wire: nine bits an element: words of 32 signs, laid out as those of `sign`, then an exponent as
-/// a byte, a float's own. Zeros and infinities keep their signs, NaN arrives as infinity, and what
-/// is above 2^127 as that, which alone is biased.
+/// Each element becomes one of the two powers of two next to its magnitude, drawn at random so that
+/// its expected value is the element. It is unbiased and needs no residual; its variance is at most
+/// an eighth of the element's square. Below 2^-126, the least power that travels, the lower
+/// neighbour is zero.
+/// Wire: nine bits an element: words of 32 signs, laid out as those of `sign`, then each element's
+/// exponent as a byte, as in a float. Zeros and infinities keep their signs, and NaN arrives as an
+/// infinity. Finite magnitudes above 2^127 arrive as 2^127, which is the only bias.
 /// Cost: 9/32 of the bytes; one pass to encode, one to accumulate.
 /// After: Horváth et al., "Natural Compression for Distributed Deep Learning", 2019, which leaves
 /// denormals and the order of the bits open.
@@ -56,7 +57,8 @@ class natural {
                         in.header<std::uint8_t>() + signs_bytes(sum.size()), sum);
   }
 
-  /// The mean is rounded by numbers of its own: those of its owner's gradient are in it already.
+  /// Rounds means by random numbers of their own, because a mean already depends on those that
+  /// rounded its owner's gradient.
   constexpr natural relay() const {
     natural other = *this;
     other.random_ = random_.stream(~std::uint64_t{});

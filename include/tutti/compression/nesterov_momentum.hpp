@@ -11,13 +11,16 @@
 
 namespace tutti::compression {
 
-/// Momentum before compression, each worker's own: m = momentum * m + g, and what is encoded is
-/// momentum * m + g. An optimizer with a momentum behind it is refused. Around error feedback, not
-/// inside it: what was not sent has been in the momentum already. Wire: as the compressor that it
-/// decorates. A sum that goes back has no momentum. Cost: one float of memory and one of scratch an
-/// element; a pass more, of four floats. After: BytePS, `byteps_momentum_type: nesterov`; Sutskever
-/// et al., ICML 2013. BytePS gives its momentum to tensors that it does not compress on the way
-/// back, which comes to the same as `nesterov_momentum<none>` here.
+/// Momentum before compression, each worker's own: m = momentum * m + g, and momentum * m + g is
+/// encoded. An optimizer that keeps a momentum of the result is refused. It must be around error
+/// feedback, not inside it, because what was not sent has been in the momentum already. A sum that
+/// goes back has no momentum.
+/// Wire: as the decorated compressor.
+/// Cost: one float of memory and one of scratch an element; one more pass, of four floats an
+/// element.
+/// After: BytePS, `byteps_momentum_type: nesterov`; Sutskever et al., ICML 2013. BytePS applies its
+/// momentum to tensors that it does not compress on the way back, which is equivalent to
+/// `nesterov_momentum<none>` here.
 template <encodes_once C>
 class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
   using base = decorator<nesterov_momentum<C>, C, 1>;
@@ -58,7 +61,7 @@ class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
   constexpr auto relay() const { return tutti::relay(compression_); }
 
  private:
-  /// The direction, in scratch; the momentum takes the gradient in.
+  /// Returns the direction, in scratch, and takes the gradient into the momentum.
   template <class Queue>
   std::span<const float> along(Queue& queue, std::span<const float> gradient,
                                const chunk_context& where) const {

@@ -12,24 +12,25 @@
 
 namespace tutti::compression {
 
-/// A tensor is seen as a matrix M of its first dimension by the rest, and travels as the product of
-/// two thin ones: one step of subspace iteration, which goes on from step to step. What is left
-/// behind is remembered: with E the residual, sums over p ranks, and Q what the last step has left,
+/// A tensor is seen as a matrix M, of its first dimension by the rest, and travels as the product
+/// of two thin matrices. Each step makes one step of subspace iteration, which goes on from step to
+/// step, and remembers what it leaves behind. With E the residual, sums over p ranks, and Q as the
+/// last step has left it:
 ///
 ///     M = gradient + E;  P = sum of M Q;  P = orthonormal columns of P;
 ///     Q = sum of M' P;   mean = P Q' / p;  E = M - P Q' / p.
 ///
-/// Q begins at random, equal on all ranks because it is counted from the seed and the tensor's
-/// index; a column of zeros begins again.
-/// Wire: P, then Q, as floats, column by column: two sums. Of a tensor without a second dimension
-/// nothing is saved: `select` sends it as it is.
-/// Cost: rank * (rows + columns) floats; a float of memory an element and `rank` for every column;
-/// M is read at most `rank` times a round to encode (on a GPU once for every four columns), and
-/// written once to decode. On a device the columns of a tensor are made orthonormal by one block in
-/// a call of the tensor's own, for each tensor is a launch by itself. A step is the recurrence's
-/// within 3 in 10^7 of the matrix's length; where the columns of M Q are close to dependent, later
-/// steps magnify what payloads lose as floats. After: Vogels, Karimireddy and Jaggi, "PowerSGD",
-/// NeurIPS 2019.
+/// Q begins at random, equal on all ranks because it is drawn from the seed and the tensor's index.
+/// A column of zeros is drawn again.
+/// Wire: P, then Q, as floats, column by column: two sums. A tensor without a second dimension is
+/// not shortened; `select` sends it as it is.
+/// Cost: rank * (rows + columns) floats; a float of memory an element, and `rank` floats for every
+/// column. M is read at most `rank` times a round to encode (on a GPU once for every four columns),
+/// and written once to decode. On a device one thread block makes a tensor's columns orthonormal,
+/// in a call for each tensor, because each tensor is a launch by itself. A step agrees with the
+/// recurrence within 3 in 10^7 of the matrix's norm. If the columns of M Q are close to
+/// dependent, later steps magnify the rounding of payloads to floats.
+/// After: Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019.
 class power_sgd {
  public:
   using role = tutti::role::compression;
@@ -57,7 +58,7 @@ class power_sgd {
     }
   }
 
-  /// The matrix that a tensor is, and the rank that its factors can have.
+  /// The tensor's dimensions as a matrix, and the rank that its factors can have.
   constexpr kernels::low_rank matrix(const tensor_facts& tensor) const {
     const std::size_t rows = tensor.shape.dimensions() == 0 ? tensor.elements : tensor.shape[0];
     const std::size_t columns = rows == 0 ? 0 : tensor.elements / rows;

@@ -5,10 +5,10 @@
 
 namespace tutti::compression {
 
-/// Compresses what a rank contributes; a sum that goes back to the ranks travels as floats, where
-/// an architecture would encode it again: from servers, or the owners of a reduce-scatter.
-/// Wire: as the compressor that it decorates, and four bytes an element back.
-/// Cost: none beside; on a network the way back is not shortened.
+/// Compresses what ranks contribute. A sum that goes back to the ranks travels as floats if the
+/// architecture would encode it again: from servers, or from the owners of a reduce-scatter.
+/// Wire: as the decorated compressor, and four bytes an element back.
+/// Cost: none of its own; on a network the way back is not shortened.
 /// After: MXNet's kvstore, whose workers push compressed gradients and pull full precision.
 template <encodes_once C>
 class push_only : public C {

@@ -14,21 +14,22 @@
 namespace tutti::compression {
 
 /// Each element becomes a level of its block's Euclidean norm, rounded up or down at random so that
-/// its mean is the element: unbiased, no residual needed. An element's variance is at most a
-/// quarter of a level's square, and so a block's is below the square of its norm where the block
-/// has fewer than 4 * levels^2 elements; error feedback around longer ones is refused.
+/// its expected value is the element. It is unbiased and needs no residual. An element's variance
+/// is at most a quarter of a level's square. A block's variance is therefore below the square of
+/// its norm if the block has fewer than 4 * levels^2 elements; error feedback around longer blocks
+/// is refused.
 ///
-/// Wire: a string of bits. For every block its norm as a float, rounded up; if that is 0 or no
-/// finite number, nothing more, and the block arrives as zeros or NaN. Else, where levels^2 is
-/// below the block: for every element that is not 0 the distance from the one before (the first:
-/// from the block's begin, counted from 1), its sign (1: negative) and its level, and at last the
-/// distance to the block's end; otherwise for every element its level and 1, and its sign if it is
+/// Wire: a string of bits. Every block begins with its norm as a float, rounded up. If that is 0 or
+/// not finite, nothing more follows, and the block arrives as zeros or NaN. If levels^2 is below
+/// the block's length, every element that is not 0 has its distance from the one before (the first:
+/// from the block's begin, counted from 1), its sign (1: negative) and its level; the distance to
+/// the block's end comes last. Otherwise every element has its level plus 1, and its sign if it is
 /// not 0. Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element;
 /// the last may be shorter.
 ///
-/// Cost: with the defaults about 1.5 bits an element; one pass and a division an element to
-/// encode, one pass to accumulate. On hosts alone: how long a payload is only its encoding tells,
-/// which a stream's host does not wait for (lengths_must_be_known).
+/// Cost: with the defaults about 1.5 bits an element; one pass and a division an element to encode,
+/// one pass to accumulate. On host queues only: a payload's length is known only from its encoding,
+/// and the host does not wait until a stream has encoded (rule lengths_must_be_known).
 ///
 /// After: Alistarh et al., "QSGD", NeurIPS 2017: its Code_s for few levels, Code'_s for many.
 class qsgd {
@@ -68,14 +69,14 @@ class qsgd {
     const std::size_t whole = elements / code_.block;
     return bytes(whole * code_.most_bits(code_.block) + code_.most_bits(elements % code_.block));
   }
-  /// Of elements that are normally distributed, in whole blocks.
+  /// The expected bytes of elements that are normally distributed, in whole blocks.
   std::size_t expected(std::size_t elements) const {
     const double bits = 32 * static_cast<double>(kernels::block_count(elements, code_.block)) +
                         static_cast<double>(elements) * expected_bits_;
     return std::min(capacity(elements), bytes(static_cast<std::size_t>(bits)));
   }
 
-  /// Throws usage_error where rounding may leave more of a block behind than was there.
+  /// Throws usage_error if rounding may leave more of a block behind than the block holds.
   void expect_feedback(std::size_t elements) const {
     const std::size_t together = std::min(elements, code_.block);
     const std::size_t most = 4 * std::size_t{code_.levels} * code_.levels - 1;
@@ -101,7 +102,8 @@ class qsgd {
     kernels::add_levels(queue, in.bytes(), code_, sum);
   }
 
-  /// The mean is rounded by numbers of its own: those of its owner's gradient are in it already.
+  /// Rounds means by random numbers of their own, because a mean already depends on those that
+  /// rounded its owner's gradient.
   qsgd relay() const {
     qsgd other = *this;
     other.random_ = random_.stream(~std::uint64_t{});
@@ -141,7 +143,7 @@ class qsgd {
     const double levels = mean_over_levels(
         [](std::uint64_t level) { return level != 0 ? 1.0 + kernels::elias_length(level) : 0.0; });
     double distances = 0;
-    double likely = share;  // that the next one is this far
+    double likely = share;  // probability that the next one is this far away
     for (std::size_t distance = 1; distance <= code_.block && likely > 1e-12; ++distance) {
       distances += likely * kernels::elias_length(distance);
       likely *= 1 - share;

@@ -21,15 +21,15 @@ constexpr std::array<std::string_view, 2> names(drawn_as) { return {"itself", "i
 
 namespace tutti::compression {
 
-/// k elements of each chunk travel, drawn by chance without replacement: one from each of k runs
-/// of equal length, so that any element is as likely as its run is short. All ranks draw the same
-/// ones, and so does whoever encodes their sum again, which then loses nothing more.
-/// As `itself` a value is exact, and what was not drawn is left to error_feedback. As `its_run` a
-/// value stands for as many as its run has: the mean of what is decoded is the gradient, and error
-/// feedback around it is refused.
-/// Wire: the key of the draw, 8 bytes, and k floats: no indices; k = max(floor(n * density), 1),
-/// and 0 bytes for an empty chunk. `randomk` is BytePS's.
-/// Cost: k random numbers to encode and k to accumulate; nothing is read but what is drawn.
+/// k elements of each chunk travel, drawn at random without replacement: one from each of k runs of
+/// equal length, so that an element of a short run is likelier. All ranks draw the same elements,
+/// and so does the rank that encodes their sum again, which therefore loses nothing more.
+/// Drawn as `itself`, a value is exact, and what was not drawn is left to error_feedback. Drawn as
+/// `its_run`, a value is multiplied by the length of its run, so that the expected value of what is
+/// decoded is the gradient. Error feedback around that is refused.
+/// Wire: the key of the draw, 8 bytes, and k floats without indices; k = max(floor(n * density),
+/// 1), and 0 bytes for an empty chunk. BytePS's format is `byteps_randomk`.
+/// Cost: k random numbers to encode and k to accumulate; only drawn elements are read.
 /// After: Stich et al., "Sparsified SGD with Memory", 2018; unbiased: Wangni et al., "Gradient
 /// Sparsification", 2018. Deviation: both draw from the whole vector, and not run by run.
 class random_k {
@@ -64,7 +64,7 @@ class random_k {
     }
   }
 
-  /// How many of `elements` travel.
+  /// How many of `elements` elements travel.
   constexpr std::size_t selected(std::size_t elements) const {
     const std::size_t wanted =
         options_.k != 0
@@ -84,8 +84,8 @@ class random_k {
     return k == 0 ? 0 : key_bytes + k * sizeof(float);
   }
 
-  /// Throws usage_error where a value stands for its run: of a run of r elements the residual would
-  /// be 1 - r times what was drawn, and growing.
+  /// Throws usage_error if values are drawn as their run: for a run of r elements the residual
+  /// would become 1 - r times the drawn element, and grow.
   constexpr void expect_feedback(std::size_t) const {
     if (options_.drawn_as == kernels::drawn_as::its_run) {
       throw usage_error(
@@ -98,7 +98,8 @@ class random_k {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    // A code of what is drawn rounds by the stream of its rank, and no rank is ~1.
+    // A compressor that encodes the drawn values (chain) may have the same seed, and rounds by the
+    // stream of its rank. No rank has the number ~1, so this stream is independent of those.
     const auto random = kernels::counted_random(options_.seed).stream(~std::uint64_t{1});
     const std::uint64_t key = random.stream(where.step).bits(where.drawn_from());
     kernels::draw(queue, gradient, key, options_.drawn_as,
@@ -115,7 +116,8 @@ class random_k {
     kernels::clear_drawn(queue, drawn(in), data);
   }
 
-  /// A sum of what stands for runs does so already.
+  /// Draws as itself: a sum of values that were multiplied by their runs' lengths already has that
+  /// factor.
   constexpr random_k relay() const {
     random_k other = *this;
     other.options_.drawn_as = kernels::drawn_as::itself;

@@ -7,17 +7,18 @@
 
 namespace tutti::compression {
 
-/// Compresses what a rank contributes and forgets what is lost of that; of what goes back to the
-/// ranks it remembers what is lost: parameters that their owners round, so that no small update is
-/// forgotten.
-/// Wire: as the compressor that it decorates, both ways. Cost: a float of memory an element, on its
-/// owner alone. After: Wang et al., "ZeRO++", 2023, whose owners keep parameters in full.
+/// Compresses what ranks contribute, and forgets what that loses. It remembers what is lost of the
+/// sums or parameters that go back to the ranks, and adds it to what goes back next. It is for
+/// parameters that their owners round, so that no small update is forgotten.
+/// Wire: as the decorated compressor, both ways. Cost: a float of memory an element, only on its
+/// owner.
+/// After: Wang et al., "ZeRO++", 2023, whose owners keep parameters in full.
 template <encodes_once C>
 class remembering_answers : public C {
  public:
   using C::C;
 
-  /// What goes back as floats loses nothing.
+  /// A relay that sends floats loses nothing, and needs no residual.
   constexpr auto relay() const {
     using answers = std::remove_cvref_t<decltype(tutti::relay<C>(*this))>;
     if constexpr (facts::identity<answers>) {

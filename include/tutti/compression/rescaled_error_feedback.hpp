@@ -10,13 +10,15 @@
 
 namespace tutti::compression {
 
-/// Error feedback that remembers a step which was not made, instead of a gradient that was not
-/// sent: where the learning rate changes from a to b, the residual e becomes e * a / b. So the rate
-/// is inside the residual, as EF-signSGD has it: its p = rate * g + e is `rate` times what is
-/// encoded here, and what it sends is `rate` times what is sent here, whenever the compressor takes
-/// multiples to multiples. An engine does it in `change`, at both ends, for an optimizer that has a
-/// `learning_rate`; a rate of 0 leaves residuals as they are, in steps of the last that was not 0.
-/// Wire, cost: as error_feedback; a pass over the residual where the rate changes.
+/// Error feedback whose residual is in steps of the optimizer and not in gradients: when the
+/// learning rate changes from a to b, the residual e becomes e * a / b. The rate is thus inside the
+/// residual, as in EF-signSGD. Its p = rate * g + e is `rate` times what is encoded here, and what
+/// it sends is `rate` times what is sent here, for every compressor that encodes a multiple of its
+/// input as that multiple. An engine rescales in `change`, on workers and on ranks that encode
+/// means again, for an optimizer that has a `learning_rate`. A rate of 0 leaves residuals as they
+/// are, in steps of the last rate that was not 0.
+/// Wire: as error_feedback. Cost: as error_feedback, and a pass over the residual when the rate
+/// changes.
 /// After: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019; Zheng et al.,
 /// "Communication-Efficient Distributed Blockwise Momentum SGD with Error-Feedback", NeurIPS 2019;
 /// BytePS, `byteps_ef_type: vanilla`, which reads the rate from the file lr.s before it encodes.

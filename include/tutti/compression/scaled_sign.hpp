@@ -11,10 +11,10 @@
 
 namespace tutti::compression {
 
-/// Each element becomes its sign times what `Scale` makes of the chunk.
-/// Wire: the scale as a float, then one bit an element, laid out as `sign` does.
+/// Each element becomes its sign times a scale of the chunk that `Scale` computes.
+/// Wire: the scale as a float, then one bit an element, laid out as in `sign`.
 /// Cost: 1/32 of the bytes; two passes to encode, one to accumulate. Under error feedback two
-/// passes do all.
+/// passes do everything.
 template <class Scale>
 struct signs_and_scale {
   using role = tutti::role::compression;
@@ -81,14 +81,15 @@ struct root_mean_square {
 
 }  // namespace detail
 
-/// Each element becomes its sign times the chunk's mean magnitude, which leaves the least behind.
+/// Each element becomes its sign times the chunk's mean magnitude, the scale that leaves the least
+/// behind.
 /// Wire and cost: those of signs_and_scale. After: Karimireddy et al., "Error Feedback Fixes
 /// SignSGD", 2019.
 struct scaled_sign : signs_and_scale<detail::mean_magnitude> {};
 static_assert(compression_policy<scaled_sign>);
 
-/// Each element becomes its sign times the chunk's root mean square, so that what arrives is as
-/// long a vector as what was sent.
+/// Each element becomes its sign times the chunk's root mean square, so that the vector that
+/// arrives is as long as the one that was encoded.
 /// Wire and cost: those of signs_and_scale. After: Tang et al., "1-bit Adam", ICML 2021, as
 /// DeepSpeed has it.
 struct norm_scaled_sign : signs_and_scale<detail::root_mean_square> {};

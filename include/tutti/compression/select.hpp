@@ -16,15 +16,17 @@ namespace tutti {
 
 namespace compression {
 
-/// Tensors that a rule chooses are compressed in one way, all others in another; the two never
-/// share a launch. Plan: the fusion groups each kind as if the other were not there, so that all
-/// biases may travel in one launch. Wire: each tensor's as its compressor has it. Cost: neighbours
-/// in a bucket may lie apart in memory, and are copied then; a bucket of few small tensors is
-/// complete late. A momentum is sent of both or of neither. From step `start` on; before it all
-/// tensors travel as those that are not chosen, launch by launch as later: a warm-up, of the whole
-/// model with `every_tensor`. Residuals of those steps, if any, what is chosen goes on with; so it
-/// does where `engine.replan` puts the start off, if what is not chosen remembers as much, and else
-/// that is refused. Servers that add know no steps and refuse a start.
+/// Tensors that a rule chooses are compressed in one way, all others in another; the two kinds
+/// never share a launch. A momentum must be sent of both kinds or of neither.
+/// From step `start` on chosen tensors have their own compressor. Before it all tensors have that
+/// of the others, in the same launches as later: a warm-up, of the whole model with `every_tensor`.
+/// Chosen tensors go on with the residuals of the steps before `start`, if there are any. They also
+/// do so when `engine.replan` puts the start off, if the other compressor remembers as much;
+/// otherwise that is refused. Servers that add know no steps and refuse a start.
+/// Plan: the fusion groups each kind as if the other were not there, so that all biases may travel
+/// in one launch. Wire: each tensor as its own compressor has it. Cost: tensors that are neighbours
+/// in a bucket may not be neighbours in memory, and are then copied; a bucket of a few small
+/// tensors is complete late.
 /// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
@@ -60,8 +62,8 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   };
 
   constexpr select() = default;
-  /// Throws usage_error where what is remembered of the steps before `start` would be taken for
-  /// something else.
+  /// Throws usage_error if what is remembered of the steps before `start` would be taken for
+  /// something else after it.
   explicit constexpr select(const options& values)
       : rule_(make_policy<Rule>(values.rule)),
         chosen_(make_policy<C>(values.chosen)),
@@ -75,7 +77,8 @@ requires(!selects<C> && !selects<Otherwise>) class select {
     }
   }
 
-  /// Throws usage_error where what is remembered would wait for a start that is put off.
+  /// Throws usage_error if residuals of chosen tensors would stay unsent until a start that is put
+  /// off.
   static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
     if (facts::memory_per_element < C >> 0 && facts::memory_per_element<Otherwise> == 0 &&
         steps > was.start && wanted.start > steps) {
@@ -88,14 +91,15 @@ requires(!selects<C> && !selects<Otherwise>) class select {
 
   constexpr bool chooses(const tensor_facts& tensor) const { return rule_(tensor); }
   constexpr std::uint64_t start() const { return start_; }
-  /// `f` of the compressor for what the rule has chosen, or of the other.
+  /// Calls `f` with the compressor for chosen tensors, or with the other one.
   template <class F>
   constexpr decltype(auto) visit(bool is_chosen, F&& f) const {
     return is_chosen ? f(chosen_) : f(otherwise_);
   }
 
  private:
-  /// A residual stays one, and a momentum.
+  /// Whether chosen tensors can go on with what the other compressor has remembered of them: with
+  /// as many rows of memory, a residual stays a residual and a momentum a momentum.
   static constexpr bool goes_on_with_memory =
       facts::memory_per_element<Otherwise> == 0 ||
       facts::memory_per_element<Otherwise> == facts::memory_per_element<C>;
@@ -117,7 +121,8 @@ requires(!facts::lossless<C>) struct fed_back<C> {
 };
 }  // namespace detail
 
-/// A compressor of several rounds keeps a memory of its own.
+/// Error feedback around each of a selecting compressor's two that loses something. A compressor of
+/// several rounds is left as it is, because it keeps residuals of its own.
 template <class Rule, class C, class Otherwise>
 class error_feedback<select<Rule, C, Otherwise>>
     : public select<Rule, typename detail::fed_back<C>::type,

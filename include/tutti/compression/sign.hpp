@@ -11,8 +11,9 @@
 namespace tutti::compression {
 
 /// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1.
-/// Wire: one bit an element, 1 for -1. n padded to a multiple of 32 is seen as 32 rows of n / 32; a
-/// 32-bit word takes one bit of each row, the first row in its most significant bit.
+/// Wire: one bit an element, 1 for -1. The n elements, padded to a multiple of 32, are seen as 32
+/// rows of n / 32. A 32-bit word takes one bit of each row, the first row's in its most significant
+/// bit.
 /// Cost: 1/32 of the bytes; one pass to encode, with or without a residual, one to accumulate.
 /// After: Bernstein et al., "signSGD with Majority Vote", 2018, bit for bit.
 struct sign {
@@ -46,8 +47,8 @@ struct sign {
     kernels::add_and_pack_signs(queue, residual, gradient, out.header<std::uint32_t>());
   }
 
-  /// The payload of the majority's signs, a tie being +1: what accumulating every ballot and
-  /// encoding the sum gives, without unpacking one. `out` may be one of the ballots.
+  /// Writes the payload of the majority's signs; a tie is +1. The result is what accumulating every
+  /// ballot and encoding the sum would give, without decoding any. `out` may be one of the ballots.
   template <class Queue>
   void vote(Queue& queue, payload_row ballots, wire out) const {
     kernels::majority(queue, out.as<std::uint32_t>(), ballots);

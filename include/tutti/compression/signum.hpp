@@ -11,9 +11,9 @@
 namespace tutti::compression {
 
 /// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote. An optimizer
-/// with a momentum behind it is refused.
+/// that keeps a momentum of the result is refused.
 /// Wire: as `sign`.
-/// Cost: 1/32 of the bytes, one float of memory an element; two passes to encode.
+/// Cost: 1/32 of the bytes; one float of memory an element; two passes to encode.
 /// After: Bernstein et al., "signSGD with Majority Vote", 2018 (Signum).
 class signum {
  public:
@@ -63,14 +63,14 @@ class signum {
     sign{}.vote(queue, ballots, out);
   }
 
-  /// The momentum whose signs were cast last.
+  /// Copies the momentum whose signs were the last votes.
   template <class Queue>
   void voted_on(Queue& queue, std::span<float> momentum, const chunk_context& where) const {
     const std::span<float> row = where.row(0, momentum.size());
     queue.copy(momentum.data(), row.data(), row.size_bytes());
   }
 
-  /// A sum of votes has no momentum of its own.
+  /// Plain signs, because a sum of votes has no momentum of its own.
   constexpr sign relay() const { return {}; }
 
  private:

@@ -10,13 +10,15 @@
 
 namespace tutti::compression {
 
-/// MXNet's gradient compression. Of two bits: an element from the threshold on becomes the
-/// threshold, one from its negative down the negative, any other 0. Of one bit: an element above
-/// the threshold becomes 1, any other -1. Meant for error_feedback, whose residual then is MXNet's.
-/// Wire: Bits an element, neighbours in a byte, the first in its upper bits, whole words of 4
-/// bytes. Cost: 1/16 or 1/32 of the bytes; one pass to encode, also under error feedback, one to
-/// accumulate. NaN is sent as what is small, and stays in the residual.
-/// After: MXNet's kvstore, `set_gradient_compression({'type': '2bit', 'threshold': 0.5})`; its
+/// MXNet's gradient compression. With two bits, an element of at least the threshold becomes the
+/// threshold, one of at most its negative becomes the negative, and any other becomes 0. With one
+/// bit, an element above the threshold becomes 1 and any other -1. Meant for use under
+/// error_feedback, whose residual then is MXNet's.
+/// Wire: `Bits` bits an element, neighbours in a byte, the first in its upper bits, in whole words
+/// of 4 bytes.
+/// Cost: 1/16 or 1/32 of the bytes; one pass to encode, also under error feedback, one to
+/// accumulate. NaN is encoded like a small element, and stays in the residual.
+/// After: MXNet's kvstore, `set_gradient_compression({'type': '2bit', 'threshold': 0.5})`. Its
 /// workers compress what they push, and pull full precision (push_only.hpp).
 template <unsigned Bits>
 requires(Bits == 1 || Bits == 2) class threshold {
@@ -39,7 +41,7 @@ requires(Bits == 1 || Bits == 2) class threshold {
   };
 
   constexpr threshold() = default;
-  /// Throws usage_error if the threshold is no number, or codes of two bits have none above 0.
+  /// Throws usage_error if the threshold is NaN, or, with two bits, not above 0.
   explicit constexpr threshold(const options& values) : code_{values.threshold} {
     if (values.threshold != values.threshold) {
       throw usage_error("compression::threshold: the threshold is no number. Fix: 0.5.");
@@ -51,7 +53,7 @@ requires(Bits == 1 || Bits == 2) class threshold {
     }
   }
 
-  /// Elements of a word, so that chunks end where MXNet's do.
+  /// The number of elements in a word, so that chunks end where MXNet's do.
   static constexpr std::size_t block() { return 32 / Bits; }
   static constexpr std::size_t wire_bytes(std::size_t elements) {
     return kernels::code_bytes<code>(elements);

@@ -14,11 +14,11 @@
 
 namespace tutti::compression {
 
-/// Only the elements of largest magnitude travel, exactly; of equal ones the first.
-/// Wire: k indices in the chunk, ascending, as 32-bit words, then their k values as floats;
-/// k = max(floor(n * density), 1), and 0 for an empty chunk.
-/// Cost: 8k bytes; about one read of the chunk to select (on a device, of less than 2^20 elements,
-/// five), k additions to accumulate.
+/// Only the k elements of largest magnitude travel, exactly; of equal ones the first.
+/// Wire: k indices in the chunk, ascending, as 32-bit words, then their k values as floats; k =
+/// max(floor(n * density), 1), and 0 for an empty chunk.
+/// Cost: 8k bytes; about one read of the chunk to select (five on a device for less than 2^20
+/// elements); k additions to accumulate.
 /// After: Aji and Heafield, "Sparse Communication", 2017; Shi et al., "gTopK", 2019 (the rule for
 /// k).
 class top_k {
@@ -47,7 +47,7 @@ class top_k {
     }
   }
 
-  /// How many of `elements` travel.
+  /// How many of `elements` elements travel.
   constexpr std::size_t selected(std::size_t elements) const {
     const std::size_t wanted =
         options_.k != 0
@@ -56,7 +56,7 @@ class top_k {
     return std::min(elements, std::max<std::size_t>(wanted, 1));
   }
 
-  /// Throws usage_error above 2^32 - 1 elements, for an index has 32 bits.
+  /// Throws usage_error above 2^32 - 1 elements, because an index has 32 bits.
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
@@ -70,7 +70,7 @@ class top_k {
     return kernels::selection_candidates(elements, selected(elements)) * pair_bytes;
   }
 
-  /// Throws usage_error at a NaN, by its place in the model.
+  /// Throws usage_error for a NaN, and names its place in the model.
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
@@ -83,7 +83,7 @@ class top_k {
     kernels::scatter_add(queue, indices(in), values(in), sum);
   }
 
-  /// Encodes gradient + residual; the residual keeps all that does not travel.
+  /// Encodes gradient + residual; the residual keeps whatever does not travel.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
                             std::span<float> residual, wire out, const chunk_context& where) const {
@@ -108,8 +108,8 @@ class top_k {
     return (2 * k + kernels::selection_candidates(2 * k, k)) * pair_bytes;
   }
 
-  /// The k largest of both payloads' sum; of equal ones the first. Where fewer elements are not
-  /// zero, one may come twice, the second time with 0.
+  /// Keeps the k largest elements of both payloads' sum; of equal ones the first. If fewer than k
+  /// elements are not zero, an element may come twice, the second time with the value 0.
   template <class Queue>
   void merge(Queue& queue, wire into, const_wire from, std::span<float> left_out,
              const chunk_context& where) const {

@@ -19,13 +19,14 @@
 
 namespace tutti::coordination {
 
-/// Rank 0 leads for one step and every rank writes its launches down; ever after each goes by the
-/// book alone. A window of credit holds chunks in the book's order. Where a fusion changes its
-/// groups in the first steps, rank 0 leads until they stay as they are, and the book is of the
-/// first step in which they do.
-/// A checkpoint holds the book, so that a run goes on by it.
-/// Plan: none. Wire: as `leader`, in the steps that are led; nothing afterwards. Cost: what is
-/// ready early waits for what comes before it in the book.
+/// Rank 0 leads for one step, and every rank writes the order of launches down, in its book. From
+/// then on each rank launches in the book's order, without messages. A window of credit also takes
+/// chunks in that order. Where a fusion changes its groups in the first steps, rank 0 leads until
+/// they stay the same, and the book is written in the first step in which they do. A checkpoint
+/// holds the book, so that a resumed run goes by it.
+/// Plan: none.
+/// Wire: as `leader`, in the steps that are led; nothing afterwards.
+/// Cost: a launch that is ready early waits for those before it in the book.
 /// After: Mai et al., "KungFu", OSDI 2020: its order for NCCL.
 struct learned {
   using role = tutti::role::coordination;
@@ -89,15 +90,16 @@ struct learned {
       return late == chunks.end() ? std::nullopt : std::optional(*late);
     }
 
-    /// Steps that are led before the book is begun.
+    /// Returns how many steps are led before the book is begun.
     std::size_t unsettled_steps() const { return unsettled_; }
-    /// The launches of a step, each its length and its chunks; empty before it has been written.
+    /// Returns the launches of a step, each as its length and then its chunks; nothing before the
+    /// book is written.
     std::span<const std::uint32_t> book() const {
       return is_written() ? std::span<const std::uint32_t>(book_)
                           : std::span<const std::uint32_t>();
     }
-    /// Goes on by a book that an earlier run has written for the same plan, on every rank; before
-    /// anything is ready. Throws usage_error if it is not of this plan.
+    /// Goes by a book that an earlier run has written for the same plan. Every rank must call it,
+    /// before anything is ready. Throws usage_error if the book is not of this plan.
     void resume(std::span<const std::uint32_t> book) {
       book_.assign(book.begin(), book.end());
       std::vector<char> found(chunks_);
@@ -144,7 +146,7 @@ struct learned {
           --unwritten_;
         }
         if constexpr (Choice::limits_in_flight) {
-          if (!leads_) {  // it goes because rank 0 has credit, and leaves from here all the same
+          if (!leads_) {  // rank 0's credit lets it go, but it leaves from here, too
             this->choice_.take(chunk);
           }
         }
@@ -192,9 +194,9 @@ struct learned {
     std::size_t chunks_;
     std::size_t unsettled_;
     std::size_t unwritten_;            ///< chunks still to be launched before the book is begun
-    std::vector<std::size_t> let_in_;  ///< how often each bucket, into the steps that are led
+    std::vector<std::size_t> let_in_;  ///< how often each bucket was let into led steps
     std::vector<std::uint32_t> book_{};
-    std::size_t written_ = 0;  ///< chunks in it
+    std::size_t written_ = 0;  ///< chunks in the book
     std::size_t page_ = 0;
     std::size_t found_ready_ = 0;
     std::size_t taken_ = 0;

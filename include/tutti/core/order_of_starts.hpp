@@ -19,9 +19,9 @@
 #include "tutti/coordination/decided.hpp"
 #include "tutti/coordination/local.hpp"
 #include "tutti/core/announcer.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/monitor.hpp"
 #include "tutti/role/transport.hpp"
@@ -68,7 +68,7 @@ class order_of_starts {
   [[gnu::cold]] order_of_starts(transport& world, const plan& made,
                                 const model_memory<queue_type>& model,
                                 const typename Types::options& set,
-                                const surroundings<Types>& around, tag words_tag,
+                                const architecture_world<Types>& around, tag words_tag,
                                 observer_type& watched, Owner& owner)
       : world_(&world),
         observer_(&watched),

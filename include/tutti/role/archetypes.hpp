@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "tutti/base/beside.hpp"
 #include "tutti/base/memory.hpp"
+#include "tutti/base/name_probe.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
@@ -20,15 +20,16 @@
 #include "tutti/role/launch.hpp"
 #include "tutti/role/transport.hpp"
 
-/// The least that a policy finds of what it is written over: concepts ask for a policy's verbs over
-/// these, and what compiles here compiles over every transport and queue. They do nothing.
+/// Minimal stand-ins for what a policy is written over. The concepts of the roles check a policy's
+/// verbs against them, and a verb that compiles here compiles over every transport and queue. They
+/// do nothing.
 ///
-/// Verbs that a policy may leave out are asked of it where it states them, and otherwise of an
-/// archetype here that has them: so a concept is one list, of which a compiler shows what is wrong.
-/// They are found by name (base/beside.hpp).
+/// A concept checks an optional verb on the policy if the policy states it, and otherwise on an
+/// archetype that has it. So each concept is one list of requirements, and the compiler shows which
+/// one fails. Whether a policy states a verb is found out by its name (base/name_probe.hpp).
 namespace tutti::archetype {
 
-/// A device queue with the loops that kernels may use.
+/// A device queue with the loops that kernels may use, run on the host.
 class queue : public host_loops<queue> {
  public:
   struct event {};
@@ -72,7 +73,7 @@ class loan_operation : public operation {
 
 struct transport {};
 
-/// One that only sends and receives: no all-reduce of its own, no rendezvous.
+/// An endpoint that only sends and receives: it has no all-reduce of its own and no rendezvous.
 class endpoint {
  public:
   using transport_type = archetype::transport;
@@ -111,7 +112,7 @@ class endpoint {
 };
 static_assert(message_endpoint<endpoint> && message_endpoint<group_endpoint<endpoint>>);
 
-/// How two runs of elements combine.
+/// A function that combines two runs of elements.
 struct fold {
   template <class Queue>
   void operator()(Queue&, std::byte*, const std::byte*, std::size_t) const {}
@@ -123,7 +124,7 @@ struct anything {
   anything(T&&);
 };
 
-/// A compressor whose payloads add, and count votes.
+/// A compressor whose payloads add and that counts votes.
 struct compression {
   using role = tutti::role::compression;
   static constexpr bool summable = true;
@@ -139,9 +140,9 @@ struct compression {
   void vote(Queue&, payload_row, wire) const {}
 };
 
-/// What an architecture's state is written over: the types that its verbs are declared with. What
-/// else a world has, core/surroundings.hpp says; the bodies that call it are compiled with an
-/// engine.
+/// What an architecture's state is written over: the types that its verbs are declared with. The
+/// rest of a world is in core/architecture_world.hpp; function bodies that call it are compiled
+/// only with an engine.
 struct world {
   using transport = archetype::transport;
   using queue_type = archetype::queue;
@@ -177,25 +178,25 @@ struct optional_verbs {
   bool at_rest() const;
 };
 
-/// What an architecture may leave out that the plan needs.
+/// The functions for making a plan that an architecture may leave out.
 struct placing {
   static int workers(anything, int);
   static bool listens(anything, int, int);
   static void place(plan&, anything, int);
 };
 
-/// What a collective has that knows several routes.
+/// The verb of a collective that has several routes.
 struct routes {
   std::uint64_t route_of(anything) const;
 };
 
-/// What a partition has that looks at who owns chunks.
+/// The verb of a partition that depends on how many ranks own chunks.
 template <class Partition>
 struct owners {
   Partition among(int) const;
 };
 
-/// What a coordination's machine chooses from: a schedule that limits flights.
+/// A choice for a coordination's machine: a schedule that limits what is in flight.
 struct choice {
   static constexpr bool gathers = false;
   static constexpr bool limits_in_flight = true;
@@ -209,39 +210,39 @@ struct choice {
   std::size_t unsettled_steps() const { return 0; }
 };
 
-/// What the machine of a coordination has beside its other verbs where ranks may join.
+/// The further verbs of a coordination's machine if ranks may join.
 struct joining {
   void join(seconds);
   bool all_have_joined();
 };
 
-/// What the state of a schedule has beside its other verbs where it limits flights.
+/// The further verbs of a schedule's state if it limits what is in flight.
 struct window {
   bool admits(std::uint32_t) const;
   void take(std::uint32_t);
 };
 
-/// What a monitor has that needs numbers of all workers.
+/// The verbs of a monitor that needs sums over all workers.
 struct summing {
   static constexpr bool observes = true;
   std::span<double> sums();
   void summed(std::span<const double>);
 };
 
-/// What a monitor has that looks at mean gradients.
+/// The verb of a monitor that is given mean gradients.
 struct seeing_means {
   static constexpr bool observes = true;
   static constexpr bool reads_memory = true;
   void mean(std::uint32_t, std::span<const float>);
 };
 
-/// What a schedule has whose options leave something to the job.
+/// The verb of a schedule that takes some of its options from the job's profile.
 template <class Options>
 struct planning {
   static Options planned(anything, const plan&, anything);
 };
 
-/// When a schedule's second halves begin.
+/// The machine that says when a schedule's second halves begin.
 struct second_half {
   second_half(const plan&, anything);
   void half_done();
@@ -249,7 +250,7 @@ struct second_half {
   std::optional<std::uint32_t> next();
 };
 
-/// What a fusion has that decides at run time.
+/// The state and the verb of a fusion that decides at run time.
 struct run_time_fusion {
   struct state {
     state(const plan&, anything);

@@ -27,31 +27,32 @@ namespace role {
 struct architecture {};
 }  // namespace role
 
-/// Where parameter servers live.
+/// The hosts that parameter servers run on.
 enum class server_hosts {
   own,      ///< each on a host of its own
-  workers,  ///< one after the other on the workers' hosts, whose NICs they share
-  mixed,    ///< the last ones one with each worker, the others each on a host of its own
+  workers,  ///< on the workers' hosts in turn, whose NICs they share
+  mixed,    ///< the last servers with one worker each, the others each on a host of its own
 };
 constexpr std::array<std::string_view, 3> names(server_hosts) {
   return {"own", "workers", "mixed"};
 }
 
-/// Who lives where, for bounds: workers share hosts.
+/// How workers and servers are placed on hosts, for bounds and costs. `per_host` workers share a
+/// host.
 struct placement {
   int workers{1};
   int servers{};
   int per_host{1};
   server_hosts serving{};
-  double server_speed{1};  ///< of the NIC of a server's own host, a worker's being 1
+  double server_speed{1};  ///< speed of the NIC of a server's own host; a worker's is 1
 
   constexpr int hosts() const { return bound::hosts(workers, per_host); }
 };
 
-/// What it is that an architecture carries between ranks.
+/// What an architecture sends between ranks.
 enum class carries {
   gradient,
-  difference,  ///< of parameters, from what they were when last exchanged
+  difference,  ///< of parameters from what they were when last exchanged
   parameters,
 };
 
@@ -73,7 +74,7 @@ template <class A>
 constexpr bool gives_gradients_back = requires {
   requires A::gives_gradients_back;
 };
-/// Each rank owns a part of every chunk.
+/// Whether each rank owns a part of every chunk.
 template <class A>
 constexpr bool owns_parts = requires {
   requires A::owns_parts;
@@ -92,11 +93,11 @@ template <class A>
 constexpr bool stale = requires {
   requires A::stale;
 };
-/// Its workers wait for no others, each goes on at its own pace.
+/// Whether workers go on at their own pace, so that they may be in different steps.
 template <class A>
 constexpr bool keeps_no_step = A::completes_alone&& stale<A>;
-/// However far ahead of the others a worker is, unlike one of bounded staleness: it may end before
-/// they do.
+/// Whether a worker never waits for others, however far ahead of them it is. It may therefore end
+/// before they do, unlike one of bounded staleness.
 template <class A>
 constexpr bool waits_for_nobody = requires {
   requires A::waits_for_nobody;
@@ -105,27 +106,27 @@ template <class A>
 constexpr bool drops_gradients = requires {
   requires A::drops_gradients;
 };
-/// From some step on, what the compressor has left out of earlier ones would go nowhere.
+/// Whether, from some step on, what the compressor has left out of earlier steps is never sent.
 template <class A>
 constexpr bool stops_compressing = requires {
   requires A::stops_compressing;
 };
-/// Or what it has left out of means.
+/// Whether, from some step on, what the compressor has left out of means is never sent.
 template <class A>
 constexpr bool stops_encoding_means = requires {
   requires A::stops_encoding_means;
 };
-/// In some steps it sends gradients by the compressor, and in others not.
+/// Whether it sends gradients by the compressor in some steps and not in others.
 template <class A>
 constexpr bool compresses_at_times = requires {
   requires A::compresses_at_times;
 };
-/// What it sends, it sends as it is.
+/// Whether everything is sent as it is, without the compressor.
 template <class A>
 constexpr bool ignores_compression = requires {
   requires A::ignores_compression;
 };
-/// Its tensors must not be cut.
+/// Whether tensors must not be cut.
 template <class A>
 constexpr bool weighs_tensors = requires {
   requires A::weighs_tensors;
@@ -142,17 +143,18 @@ template <class A>
 constexpr bool adds_in_rounds = requires {
   requires A::adds_in_rounds;
 };
-/// Its exchanges change from one step to a later one.
+/// Whether exchanges differ from one step to another.
 template <class A>
 constexpr bool turns_on_steps = requires {
   requires A::turns_on_steps;
 };
-/// From some step on, momenta travel, which the optimizer makes of gradients.
+/// Whether, from some step on, ranks exchange momenta, which the optimizer makes of their
+/// gradients.
 template <class A>
 constexpr bool exchanges_momenta = requires {
   requires A::exchanges_momenta;
 };
-/// What comes of an exchange can be mixed into whatever the model is by then.
+/// Whether the result of an exchange can be mixed into the model after the model has changed.
 template <class A>
 constexpr bool mixes_late = requires {
   requires A::mixes_late;
@@ -162,23 +164,23 @@ constexpr int delay = 0;
 template <class A>
 requires requires { A::delay; }
 constexpr int delay<A> = A::delay;
-/// The architecture takes votes: it needs a compressor whose payload is one sign an element.
+/// Whether votes are counted, which needs a compressor whose payload is one sign an element.
 template <class A>
 constexpr bool counts_votes = requires {
   requires A::counts_votes;
 };
-/// The architecture merges payloads: it needs a compressor that does.
+/// Whether payloads are merged, which needs a compressor that can merge them.
 template <class A>
 constexpr bool merges_payloads = requires {
   requires A::merges_payloads;
 };
-/// It keeps from step to step the magnitude from which on elements travel: it needs a compressor
-/// that sends what reaches one.
+/// Whether the magnitude from which on elements are sent is kept from step to step, which needs a
+/// compressor that can send all elements of at least a given magnitude.
 template <class A>
 constexpr bool keeps_magnitudes = requires {
   requires A::keeps_magnitudes;
 };
-/// Every rank must start its exchanges in the same order.
+/// Whether every rank must start its exchanges in the same order.
 template <class A>
 constexpr bool ordered_start = requires {
   requires A::ordered_start;
@@ -186,7 +188,7 @@ constexpr bool ordered_start = requires {
 
 /// The optional verbs of an architecture's state.
 template <class S>
-using verbs_beside = archetype::beside<S, archetype::optional_verbs>;
+using verbs_beside = archetype::name_probe<S, archetype::optional_verbs>;
 
 template <class S>
 concept has_sends = requires {
@@ -269,14 +271,14 @@ concept has_counted_pushes = requires {
 }
 || !requires { &verbs_beside<S>::counted_pushes; };
 template <class A>
-using placing_beside = archetype::beside<A, archetype::placing>;
-/// Some ranks, the last ones, do not train.
+using placing_beside = archetype::name_probe<A, archetype::placing>;
+/// Whether some ranks, the last ones, do not train.
 template <class A>
 concept has_servers = requires {
   &A::workers;
 }
 || !requires { &placing_beside<A>::workers; };
-/// Some ranks answer whoever asks.
+/// Whether some ranks answer messages of any rank.
 template <class A>
 concept has_listeners = requires {
   &A::listens;
@@ -289,7 +291,7 @@ concept places_chunks = requires {
 || !requires { &placing_beside<A>::place; };
 }  // namespace facts
 
-/// Scratch depends on more of a chunk than its elements.
+/// A state whose scratch depends on more of a chunk than its number of elements.
 template <class S>
 concept weighs_chunks = requires(const S& state, const chunk& piece) {
   { state.workspace_bytes(piece) } -> std::same_as<std::size_t>;
@@ -307,10 +309,11 @@ requires(!weighs_chunks<S> && requires(const S& state, std::size_t elements) {
   return state.workspace_bytes(piece.elements);
 }
 
-/// A state has the verb, or leaves out one that it may, with the arguments and the result that
-/// architecture_policy says.
+/// A concept for each verb: the state has it with the arguments and the result that
+/// architecture_policy lists, or leaves it out if it is optional.
 namespace verbs {
-/// What an optional verb is asked of: the state, or an archetype where the state leaves it out.
+/// The type that an optional verb is checked on: the state, or an archetype if the state leaves it
+/// out.
 template <bool Stated, class S>
 using if_stated = std::conditional_t<Stated, S, archetype::optional_verbs>;
 
@@ -346,7 +349,8 @@ concept depart = requires(if_stated<facts::has_depart<S>, S>& state, std::size_t
                           std::uint64_t step) {
   state.depart(position, step);
 };
-/// What arrives where nothing was sent is for the state to say.
+/// A state that has `sends` must also have `arrive`, because it must say what becomes of a tensor
+/// in a step that sends nothing.
 template <class S>
 concept arrive = requires(if_stated<facts::has_arrive<S> || facts::has_sends<S>, S>& state,
                           std::size_t position, std::uint64_t step) {
@@ -397,7 +401,7 @@ concept finish = requires(if_stated<facts::has_finish<S>, S>& state) {
 };
 }  // namespace verbs
 
-/// The verbs of an architecture's state over `World` are as architecture_policy says.
+/// A state over `World` whose verbs are those that architecture_policy lists.
 template <class S, class World>
 concept architecture_state = verbs::exchange<S, World> && verbs::workspace_bytes<S> &&
     verbs::sends<S> && verbs::outgoing<S> && verbs::incoming<S> && verbs::average<S> &&
@@ -424,7 +428,7 @@ concept workers = requires(placing_of<facts::has_servers<A>, A>& architecture,
                            const tutti::options_of<A>& set) {
   { architecture.workers(set, 1) } -> std::same_as<int>;
 };
-/// Ranks that listen have an answer.
+/// An architecture with ranks that listen has a state with `serve`.
 template <class A>
 concept listens = requires(placing_of<facts::has_listeners<A>, A>& architecture,
                            const tutti::options_of<A>& set,
@@ -440,95 +444,107 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 };
 }  // namespace detail
 
-/// An architecture says who combines what, what that is, and what becomes of it.
+/// An architecture says which ranks combine what, what is combined, and what becomes of the result.
 ///
-/// Facts, and what the plan needs, are static:
+/// The facts, and the functions for the plan, are static:
 ///
 /// * `adds_payloads`: encoded payloads are added on their way, so they must be summable.
-/// * `completes_alone`: a rank's launch completes although no other worker starts it now.
-/// * `carries`, `gradient` unless it says otherwise.
-/// * `divides_first`: it makes means by dividing gradients before it encodes them.
-/// * `owns_parameters`: the optimizer runs on the owners of parameters alone: servers, or those of
-///   parts.
-/// * `ignores_compression`: what it sends, it sends as it is.
-/// * `weighs_tensors`: what becomes of a tensor depends on all of it, so that none is cut.
-/// * `updates_first`: what travels is taken after the update, so the optimizer must be the
-/// engine's.
-/// * `receives_from_any`: somebody takes what comes first, from whom is for the message to say.
+/// * `completes_alone`: a rank's launch completes even if no other worker starts it now.
+/// * `carries`: what is sent, by default `gradient`.
+/// * `divides_first`: gradients are divided for their mean before they are encoded.
+/// * `owns_parameters`: only the owners of parameters run the optimizer. Owners are the servers, or
+///   each rank for its parts.
+/// * `ignores_compression`: everything is sent as it is.
+/// * `weighs_tensors`: the result for a tensor depends on the whole tensor, so no tensor may be
+///   cut.
+/// * `updates_first`: what is sent is taken after the update, so the engine must run the optimizer.
+/// * `receives_from_any`: some rank takes the message that comes first, whoever sent it.
 /// * `stale`: a worker may compute on parameters that lack another worker's update.
 /// * `drops_gradients`: a step's mean is of the gradients that came first, and not of all.
-/// * `stops_compressing`: from some step on it does not send gradients by the compressor any more.
-/// * `stops_encoding_means`: from some step on it encodes no sums again.
-/// * `compresses_at_times`: before some step, or from it on, it sends none by the compressor.
-/// * `has_halves`: its exchange can be split, and awaits `between_halves()` of its launch.
+/// * `stops_compressing`: from some step on, gradients are no longer sent by the compressor.
+/// * `stops_encoding_means`: from some step on, sums are no longer encoded again.
+/// * `compresses_at_times`: before some step, or from it on, gradients are not sent by the
+///   compressor.
+/// * `has_halves`: the exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk
-///   (`chunk::part`); then what is remembered of them moves to its new owners with a plan.
-/// * `gives_gradients_back`: its exchange calls the world's `give_back` of every launch, and does
-///   not touch the launch's `data` from then on; so the engine can lend gradients their memory.
-/// * `delay`: a tensor arrives when its launch has begun, with what came of so many launches before
-///   (0 or 1); nothing before there was one. Where the state has `incoming`, it takes that then,
-///   and `outgoing` follows.
-/// * `mixes_late`: what comes of an exchange can be mixed into whatever the model is by then.
-/// * `turns_on_steps`: a launch is exchanged as its step says, so all its chunks are of one.
-/// * `exchanges_momenta`: in steps of which its optimizer says so it sends the optimizer's first
-///   row, which is then the launch's `data`, and `outgoing` has the buffer to work in.
-/// * `workers(options, size)`: so many ranks, the first ones, train; all unless it is stated.
-/// * `listens(options, rank, size)`: this rank answers whoever asks; needs `serve`.
-/// * `place(plan, options, size)`: says which rank owns each chunk. Throws usage_error.
-/// * `adds_in_rounds`: where payloads add, it runs compressors of several rounds, and those that
-///   select: its states' `workspace_bytes` also takes a chunk.
-/// * `busiest_nic(payload, dense, placement)`: bytes that must pass some host's NIC in one
-///   direction, in a step of so many payload bytes a worker, whatever the order: no step is shorter
-///   than these at the NIC's rate. `dense` is the same gradient as floats.
-/// * `alone(placement)`: what an exchange that has the network to itself takes, where that is so
-///   many latencies and so many payloads through one NIC: then few ranks can represent many. Or
-///   `alone(options, placement, elements)`, where that counts or there is not always such a form.
+///   (`chunk::part`). What is remembered of the parts moves to their new owners when the plan
+///   changes.
+/// * `gives_gradients_back`: the exchange calls the world's `give_back` for every launch and does
+///   not touch the launch's `data` afterwards, so the engine can lend gradients their memory.
+/// * `delay`: 0 or 1. If it is 1, a tensor arrives when its launch has begun, with the result of
+///   the launch before; the first launch has none before it. A state with `incoming` is given that
+///   result then, just before `outgoing`.
+/// * `mixes_late`: the result of an exchange can be mixed into the model after the model has
+///   changed.
+/// * `turns_on_steps`: a launch's step determines how it is exchanged, so all its chunks must be of
+///   the same step.
+/// * `exchanges_momenta`: in the steps that its optimizer says, it sends the optimizer's first row,
+///   which is then the launch's `data`. `outgoing` may use its buffer as scratch in such a step.
+/// * `workers(options, size)`: the number of ranks that train, which are the first ones; all ranks
+///   by default.
+/// * `listens(options, rank, size)`: whether this rank answers messages of any rank; needs `serve`.
+/// * `place(plan, options, size)`: sets the rank that owns each chunk. Throws usage_error.
+/// * `adds_in_rounds`: if payloads add, compressors of several rounds and selecting compressors can
+///   be used. `workspace_bytes` of the state then takes a chunk.
+/// * `busiest_nic(payload, dense, placement)`: a lower bound on the bytes that must pass some
+///   host's NIC in one direction in a step, in any order, if each worker's payload is `payload`
+///   bytes and `dense` bytes as floats. No step is shorter than these bytes take at the NIC's rate.
+///   Options may come first.
+/// * `alone(placement)`: the cost of an exchange that has the network to itself, if it is a number
+///   of latencies and of payloads through one NIC. A simulation of few ranks can then represent
+///   many. `alone(options, placement, elements)` is for architectures whose cost depends on these,
+///   too, or does not always have that form.
 ///
-/// `state<World>(world, options)` is made once a rank, after the plan and before the parameters are
-/// broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its verbs are plain
-/// members whose results are written out; an optional one is found by its name, and must then be
-/// callable as it stands here. Where a state says `using conditional_verbs = state;`, one whose
-/// `requires` clause does not hold is not stated; there none must be a template or overloaded.
+/// `state<World>(world, options)` is made once on each rank, after the plan and before the
+/// parameters are broadcast. `World` (core/architecture_world.hpp) is all that it may know and do.
+/// Its verbs are plain member functions with written-out result types. An optional verb is found by
+/// its name, and must then be callable as listed here. In a state that says `using
+/// conditional_verbs = state;`, a verb whose `requires` clause does not hold counts as left out; no
+/// verb of such a state may be a template or overloaded.
 ///
-/// * `workspace_bytes(elements)`, or `workspace_bytes(chunk)` where it looks at more: scratch for
-///   each launch, known from the plan.
-/// * `exchange(endpoint, const launch&)` -> task: the way of one launch.
-/// * `sends(step)`: false where this step sends nothing; then no launch exists and a tensor goes
-///   from ready to `arrive`. Equal on all ranks, or the architecture completes alone.
-/// * `outgoing(chunk, buffer)` writes what travels and `incoming(chunk, buffer)` takes what came
-///   back; before and after, the buffer is the engine's. Without `outgoing` the gradient itself
-///   travels, as a view where it can.
-/// * `average()`: what turns a sum of what travels into what is wanted; 1 / (workers *
-///   accumulation), the mean of gradients, unless it is stated.
-/// * `depart(position, step)`: a tensor's gradient is final and no piece of it has left.
-/// * `arrive(position, step)`: its last piece has come; without it, the optimizer on the mean.
-/// * `serve(endpoint, message)` -> task: an answer to whoever asks. It takes the bytes, starts the
-///   answer beside, and ends, for nobody else is served meanwhile. It never touches the parameters
-///   of a rank that trains.
-/// * `resume(step)`: the parameters are those of that step: take copies of them.
+/// * `workspace_bytes(elements)`, or `workspace_bytes(chunk)` if it depends on more: the size of
+///   each launch's workspace, known from the plan.
+/// * `exchange(endpoint, const launch&)` -> task: exchanges one launch.
+/// * `sends(step)`: false if this step sends nothing; there is then no launch, and a tensor that is
+///   ready goes to `arrive`. It must be equal on all ranks, or the architecture completes alone.
+/// * `outgoing(chunk, buffer)` writes what is sent, and `incoming(chunk, buffer)` takes what came
+///   back. Outside these two calls the buffer is the engine's. Without `outgoing` the gradient
+///   itself is sent, as a view where that is possible.
+/// * `average()`: the factor that turns a sum of what is sent into the result. By default it is 1 /
+///   (workers * accumulation), which makes a mean of gradients.
+/// * `depart(position, step)`: a tensor's gradient is final and no piece of it has been sent.
+/// * `arrive(position, step)`: a tensor's last piece has come. Without this verb, the engine
+///   applies the optimizer to the mean.
+/// * `serve(endpoint, message)` -> task: answers a message of any rank. It reads the message's
+///   bytes, starts the answer as a task of its own, and ends, because no other message is served
+///   meanwhile. It never touches the parameters of a rank that trains.
+/// * `resume(step)`: the model holds the parameters of that step; the state must copy those that it
+///   keeps.
 /// * `memories()`: spans of floats that a checkpoint keeps. A checkpoint restores the parameters,
-///   then calls `resume`, then restores these. So that they outlive a plan, they are by place in
-///   the model, the flat order, whatever the chunks; or, on ranks that own chunks and do not train,
-///   chunk by chunk, as many spans for each that is not empty, of whole floats an element; or,
-///   where ranks own parts of every chunk, one span for each chunk, row by row.
-/// * `rescale(factor)`: residuals of means that it remembers itself, in steps of the optimizer,
-///   become `factor` times as much.
-/// * `undo_step()`: the last step has updated nothing, and nothing that it made is remembered:
-///   residuals of its means are what they were before it.
-/// * `optimizer_floats()`: so many of them are what the optimizer remembers on this rank.
-/// * `worker_left(worker)` -> task: it pushes no more; on ranks that serve.
-/// * `holds_back(chunk)`: on a rank that serves, some worker's answer of the chunk waits for what
-/// other
-///   workers have yet to send, as the architecture has it: no deadline ends that wait.
+///   calls `resume`, and then restores these spans. To outlive a plan they are laid out in one of
+///   three ways. By default they follow the flat order of the model, whatever the chunks are. On
+///   ranks that own chunks and do not train they come chunk by chunk, the same number of spans for
+///   each chunk that is not empty, with a whole number of floats an element. Where ranks own parts
+///   of every chunk there is one span for each chunk, row by row.
+/// * `rescale(factor)`: multiplies by `factor` the residuals of means that the state itself
+///   remembers in steps of the optimizer.
+/// * `undo_step()`: the last step has updated nothing. The state forgets what it made in that step:
+///   its residuals of means become what they were before.
+/// * `optimizer_floats()`: how many floats the optimizer remembers on this rank.
+/// * `worker_left(worker)` -> task: that worker pushes no more. Called on ranks that serve.
+/// * `holds_back(chunk)`: on a rank that serves, whether some worker's answer for the chunk waits,
+///   as the architecture intends, for what other workers have yet to send. No deadline ends that
+///   wait.
 /// * `counted_pushes()`: what this rank has counted of pushes (base/push_counts.hpp).
-/// * `at_rest()`, `finish()` -> task: whether, and until, all its answers have been read.
+/// * `at_rest()` returns whether all of its answers have been read; `finish()` -> task ends when
+///   they have.
 template <class A>
 concept architecture_policy = std::same_as<typename A::role, role::architecture> &&
     detail::states_facts<A> && architecture_state<detail::state_of<A>, archetype::world> &&
     detail::makes_a_state<A> && detail::workers<A> && detail::listens<A> && detail::place<A>;
 
-/// Ranks that train, among `size`: the first so many.
+/// The number of ranks among `size` that train, which are the first ones.
 template <class A>
 constexpr int workers_among(const options_of<A>& options, int size) {
   if constexpr (facts::has_servers<A>) {

@@ -8,35 +8,38 @@
 
 namespace tutti {
 
-/// What an encoder of a chunk may remember from step to step, scribble on and know.
+/// What the encoder of a chunk may remember from step to step, use as scratch, and know.
 struct chunk_context {
-  /// `memory_per_element` floats for each element, row by row: row `i` of this chunk begins at
-  /// `memory + i * stride`. It survives re-planning and travels with checkpoints.
+  /// The encoder's memory: `memory_per_element` floats for each element, in rows. Row `i` of this
+  /// chunk begins at `memory + i * stride`. The memory survives re-planning and is part of
+  /// checkpoints.
   float* memory{};
   std::size_t stride{};
-  /// `scratch_bytes(n)` bytes, undefined on entry.
+  /// Scratch of `scratch_bytes(n)` bytes, undefined on entry.
   std::span<std::byte> scratch{};
-  /// Steps completed before this one, and the chunk's first element in the flat index space.
+  /// The number of steps completed before this one, and the chunk's first element in the plan's
+  /// flat index space.
   std::uint64_t step{};
   std::uint64_t first_element{};
-  /// The rank that encodes: ranks which round at random must not all round the same way.
+  /// The rank that encodes. Ranks that round at random must not all round the same way.
   std::uint64_t rank{};
-  /// Ranks that encode gradients.
+  /// The number of ranks that encode gradients.
   std::uint64_t ranks{1};
-  /// The tensor at hand and `remembers(tensor)` floats for it, where the unit is a tensor.
+  /// The chunk's tensor, and `remembers(tensor)` floats of memory for it, if the compressor's unit
+  /// is a tensor.
   const tensor_facts* tensor{};
   float* remembered{};
-  /// What the loss has been multiplied by, and with it gradients and what is remembered of them: a
-  /// bound is this many times as large.
+  /// The factor by which the loss, and so gradients and residuals, are multiplied (loss scaling). A
+  /// bound on magnitudes must be multiplied by it, too.
   float scale{1.0f};
-  /// How far beyond `first_element` random numbers are counted from, where a launch has gathered
-  /// chunks that are no neighbours: past the model's end, at a place that no other launch of the
-  /// step has.
-  std::uint64_t drawn_beyond{};
+  /// An offset for random numbers, added to `first_element`. It is not 0 where a launch has
+  /// gathered chunks that are not neighbours. They then draw from numbers past the model's end that
+  /// no other launch of the step draws from.
+  std::uint64_t random_offset{};
 
-  /// Where counter-based random numbers of this step are counted from.
-  std::uint64_t drawn_from() const { return first_element + drawn_beyond; }
-  /// The context of the same chunk's elements from `first` on.
+  /// The counter at which this step's counter-based random numbers begin.
+  std::uint64_t drawn_from() const { return first_element + random_offset; }
+  /// The context for this chunk's elements from `first` on.
   chunk_context from(std::size_t first) const {
     chunk_context rest = *this;
     rest.memory = memory == nullptr ? nullptr : memory + first;
@@ -46,7 +49,8 @@ struct chunk_context {
   std::span<float> row(std::size_t i, std::size_t elements) const {
     return {memory + i * stride, elements};
   }
-  /// The context for a decorated compressor, whose rows follow the first `taken` of its decorator.
+  /// The context for a decorated compressor, whose rows of memory follow the decorator's `taken`
+  /// rows.
   chunk_context after(std::size_t taken) const {
     chunk_context inner = *this;
     inner.memory = memory == nullptr ? nullptr : memory + taken * stride;

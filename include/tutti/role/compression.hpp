@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "tutti/base/beside.hpp"
 #include "tutti/base/cost.hpp"
+#include "tutti/base/name_probe.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
@@ -17,33 +17,36 @@
 #include "tutti/role/chunk_context.hpp"
 
 /// What a compressor may state and do. One file, because a decorator such as error_feedback or
-/// select has the facts and verbs of what it wraps, and so each is defined beside the others.
+/// select has the facts and verbs of the compressor that it wraps, so each is defined beside the
+/// others.
 namespace tutti {
 
 namespace role {
 struct compression {};
 }  // namespace role
 
-/// What an encoder works on as a whole, the smaller first; a partition cuts only between units.
+/// The unit that an encoder works on as a whole, the smallest first. A partition cuts only between
+/// units.
 enum class unit {
   element,
-  block,   ///< runs of `block()` elements, counted from the bucket's first
-  tensor,  ///< one tensor a payload, whole: the encoder may ask for its shape, name and index
+  block,   ///< runs of `block()` elements, counted from the bucket's first element
+  tensor,  ///< one whole tensor a payload; the encoder may ask for its shape, name and index
   bucket,
 };
 
-/// The facts of a compressor; what a policy does not state has the value here.
+/// The facts of a compressor. A fact that a policy does not state has the default value given here.
 namespace facts {
-/// Encoded payloads add: fold(a(x), a(y)) stands for x + y. They add element by element, in
-/// payloads without a header, so that a collective may cut them anywhere between elements.
+/// Whether encoded payloads add: fold(a(x), a(y)) is an encoding of x + y. They add element by
+/// element, and payloads have no header, so a collective may cut them between any two elements.
 template <class C>
 constexpr bool summable = C::summable;
-/// A payload's length is known only once it is encoded; `capacity(n)` bounds it.
+/// Whether a payload's length is known only once it is encoded; `capacity(n)` bounds it.
 template <class C>
 constexpr bool variable_length = requires(const C compression, std::size_t n) {
   compression.capacity(n);
 };
-/// How many payloads are summed over the ranks, one after the other, for one decoded gradient.
+/// The number of payloads that are summed over the ranks, one after the other, for one decoded
+/// gradient.
 template <class C>
 constexpr int rounds = 1;
 template <class C>
@@ -51,12 +54,13 @@ requires requires { C::rounds; }
 constexpr int rounds<C> = C::rounds;
 template <class C>
 constexpr bool in_rounds = (rounds<C>) > 1;
-/// The payload is the gradient itself; nothing is encoded and collectives work in place.
+/// Whether the payload is the gradient itself. Nothing is then encoded, and collectives work in
+/// place.
 template <class C>
 constexpr bool identity = requires {
   requires C::identity;
 };
-/// Floats of memory for each element.
+/// How many floats of memory the compressor keeps for each element.
 template <class C>
 constexpr std::size_t memory_per_element = 0;
 template <class C>
@@ -69,44 +73,45 @@ requires requires { C::unit; }
 constexpr tutti::unit unit_of<C> = C::unit;
 template <class C>
 constexpr bool works_on_tensors = (unit_of<C>) == tutti::unit::tensor;
-/// Decoding gives back what was encoded, up to the rounding of a float.
+/// Whether decoding gives back what was encoded, up to the rounding of a float.
 template <class C>
 constexpr bool lossless = requires {
   requires C::lossless;
 };
-/// A number that it is given may arrive as an infinity. An engine counts what is no number of what
-/// has come back.
+/// Whether a finite number may arrive as an infinity. The engine then counts the infinities and NaN
+/// in what comes back.
 template <class C>
 constexpr bool overflows = requires {
   requires C::overflows;
 };
-/// What it sends stands for a momentum of the rank's own: an optimizer's would be a second one on
-/// top of it.
+/// Whether the payload encodes a momentum of the rank's own. A momentum of the optimizer's would be
+/// a second one on top of it.
 template <class C>
 constexpr bool keeps_momentum = requires {
   requires C::keeps_momentum;
 };
-/// What arrives of an element is 1 or -1, however large or small it was.
+/// Whether every element arrives as 1 or -1, however large or small it was.
 template <class C>
 constexpr bool sends_signs_alone = requires {
   requires C::sends_signs_alone;
 };
-/// What arrives of an element is one of a few values that were set beforehand, as 1 and -1 are.
+/// Whether every element arrives as one of a few values that were set beforehand, such as 1 and -1.
 template <class C>
 constexpr bool sends_set_values = (sends_signs_alone<C>) || requires {
   requires C::sends_set_values;
 };
-/// Of what it remembers of an element it may forget a share, or what is above a bound.
+/// Whether the compressor may forget part of a residual: a share of it, or what exceeds a bound.
 template <class C>
 constexpr bool forgets_residuals = requires {
   requires C::forgets_residuals;
 };
-/// It decodes by way of the context's scratch.
+/// Whether decoding uses the context's scratch.
 template <class C>
 constexpr bool decodes_in_scratch = requires {
   requires C::decodes_in_scratch;
 };
-/// What it remembers depends on the learning rate, and follows when that changes.
+/// Whether the compressor's memory is measured in steps of the learning rate and has to be rescaled
+/// when that changes.
 template <class C>
 constexpr bool rescales = requires(const C compression, inline_queue& queue,
                                    const chunk_context& where, std::size_t n) {
@@ -163,7 +168,7 @@ constexpr std::size_t scratch_bytes(const C& compression, std::size_t elements) 
   }
 }
 
-/// Throws usage_error where residuals of payloads of n elements would grow without bound.
+/// Throws usage_error if residuals of payloads of n elements would grow without bound.
 template <class C>
 constexpr void expect_feedback([[maybe_unused]] const C& compression,
                                [[maybe_unused]] std::size_t elements) {
@@ -172,8 +177,8 @@ constexpr void expect_feedback([[maybe_unused]] const C& compression,
   }
 }
 
-/// Throws usage_error where its options make what arrives of an element 1 or -1, however large it
-/// was.
+/// Throws usage_error if the compressor's options make every element arrive as 1 or -1, however
+/// large it was.
 template <class C>
 constexpr void expect_magnitudes([[maybe_unused]] const C& compression) {
   if constexpr (requires { compression.expect_magnitudes(); }) {
@@ -181,7 +186,7 @@ constexpr void expect_magnitudes([[maybe_unused]] const C& compression) {
   }
 }
 
-/// Most bytes that n elements make on the wire, without looking at data.
+/// The maximum number of bytes that n elements take on the wire, whatever their values.
 template <class C>
 constexpr std::size_t capacity(const C& compression, std::size_t elements) {
   if constexpr (facts::variable_length<C>) {
@@ -191,8 +196,9 @@ constexpr std::size_t capacity(const C& compression, std::size_t elements) {
   }
 }
 
-/// Most bytes that n elements or any fewer make. A compressor that makes more of fewer, as one that
-/// sends short chunks as they are, says so.
+/// The maximum number of bytes that n elements or any smaller number of elements take. A compressor
+/// whose payload may be longer for fewer elements, such as one that sends short chunks
+/// uncompressed, has its own `most_bytes`.
 template <class C>
 constexpr std::size_t most_bytes(const C& compression, std::size_t elements) {
   if constexpr (requires { compression.most_bytes(elements); }) {
@@ -202,7 +208,8 @@ constexpr std::size_t most_bytes(const C& compression, std::size_t elements) {
   }
 }
 
-/// Bytes that n elements are expected to make, where nobody encodes: in a model of a network.
+/// The expected number of bytes of n elements, for a model of a network, in which nothing is
+/// encoded.
 template <class C>
 constexpr std::size_t expected(const C& compression, std::size_t elements) {
   if constexpr (facts::variable_length<C>) {
@@ -212,7 +219,7 @@ constexpr std::size_t expected(const C& compression, std::size_t elements) {
   }
 }
 
-/// Encodes with the place where the encoder stands, or without it if the policy has no use for it.
+/// Encodes with the context of the elements, or without it if the policy does not use it.
 template <class C, class Queue>
 requires(!facts::variable_length<C>) void encode(const C& compression, Queue& queue,
                                                  std::span<const float> gradient, wire out,
@@ -224,8 +231,8 @@ requires(!facts::variable_length<C>) void encode(const C& compression, Queue& qu
   }
 }
 
-/// Encodes into room for `capacity(n)` bytes. `*length` becomes how many are used: now, or when
-/// the queue runs this where only the encoder knows.
+/// Encodes into room for `capacity(n)` bytes. `*length` becomes the number of bytes used: now, or,
+/// if only the encoder knows it, when the queue runs the encoding.
 template <class C, class Queue>
 void encode(const C& compression, Queue& queue, std::span<const float> gradient, wire out,
             const chunk_context& where, std::size_t* length) {
@@ -237,8 +244,8 @@ void encode(const C& compression, Queue& queue, std::span<const float> gradient,
   }
 }
 
-/// Adds the decoded payload to `sum`, with the place where the decoder stands, or without it if the
-/// policy has no use for it.
+/// Adds the decoded payload to `sum`, with the context of the elements, or without it if the policy
+/// does not use it.
 template <class C, class Queue>
 void accumulate(const C& compression, Queue& queue, const_wire in, std::span<float> sum,
                 const chunk_context& where) {
@@ -249,15 +256,16 @@ void accumulate(const C& compression, Queue& queue, const_wire in, std::span<flo
   }
 }
 
-/// A compressor that decodes a payload in place of what was there, in fewer passes than clearing
-/// and accumulating take.
+/// A compressor that can overwrite values with a decoded payload, in fewer passes than clearing and
+/// accumulating take.
 template <class C>
 concept decodes = requires(const C compression, inline_queue& queue, const_wire in,
                            std::span<float> values) {
   compression.decode(queue, in, values);
 };
 
-/// `values` become what the payload stands for, up to the sign of a zero.
+/// Overwrites `values` with the decoded payload. Zeros may differ in sign from those that were
+/// encoded.
 template <class C, class Queue>
 void decode(const C& compression, Queue& queue, const_wire in, std::span<float> values,
             const chunk_context& where) {
@@ -269,9 +277,9 @@ void decode(const C& compression, Queue& queue, const_wire in, std::span<float> 
   }
 }
 
-/// The compressor for a sum of payloads on its way back: the same, unless `relay()` says otherwise
-/// (a momentum is the worker's, not the sum's). Its payloads are of its own length, and it decodes
-/// them.
+/// The compressor for a sum of payloads on its way back to the ranks: the same one, unless
+/// `relay()` returns another (a momentum, for one, belongs to a worker and not to the sum). The
+/// relay's payloads may have other lengths, and the relay decodes them.
 template <class C>
 constexpr auto relay(const C& compression) {
   if constexpr (requires { compression.relay(); }) {
@@ -281,15 +289,15 @@ constexpr auto relay(const C& compression) {
   }
 }
 
-/// A compressor whose payload is one vote an element, and that can count them.
+/// A compressor whose payload is one vote an element and that can count votes.
 template <class C>
 concept casts_votes = requires(const C compression, inline_queue& queue, payload_row ballots,
                                wire out) {
   compression.vote(queue, ballots, out);
 };
 
-/// A compressor of which two payloads merge into one of the same length, which stands for the
-/// larger part of their sum.
+/// A compressor that merges two payloads into one of the same length, which encodes the larger part
+/// of their sum.
 template <class C>
 concept merges = requires(const C compression, inline_queue& queue, wire into, const_wire from,
                           std::span<float> left_out, const chunk_context& where, std::size_t n) {
@@ -299,8 +307,8 @@ concept merges = requires(const C compression, inline_queue& queue, wire into, c
   compression.add_absent(queue, from, from, left_out);
 };
 
-/// A compressor that sends what reaches a magnitude, which whoever calls it may have found in an
-/// earlier step.
+/// A compressor that sends the elements of at least a given magnitude. Its caller may have found
+/// that magnitude in an earlier step.
 template <class C>
 concept reaches_a_magnitude = facts::variable_length<C> &&
     requires(const C compression, inline_queue& queue, std::span<const float> values, wire out,
@@ -310,21 +318,21 @@ concept reaches_a_magnitude = facts::variable_length<C> &&
   compression.encode_from(queue, *magnitude, values, out, length);
 };
 
-/// A compressor that can say which elements a payload holds.
+/// A compressor that can tell which elements a payload holds.
 template <class C>
 concept clears_sent = requires(const C compression, inline_queue& queue, const_wire payload,
                                std::span<float> values) {
   compression.clear_sent(queue, payload, values);
 };
 
-/// A compressor that adds what it has not sent to what it sends next.
+/// A compressor that remembers residuals: it adds what it has not sent to what it sends next.
 template <class C>
 concept remembers_residuals = requires(const C compression, const chunk_context& where,
                                        std::size_t n) {
   { compression.residual(where, n) } -> std::same_as<std::span<float>>;
 };
 
-/// What of a chunk's elements has not been sent; nothing where nobody remembers that.
+/// The residuals of a chunk's elements, or an empty span if the compressor remembers none.
 template <class C>
 constexpr std::span<float> residual_of(const C& compression, const chunk_context& where,
                                        std::size_t elements) {
@@ -335,8 +343,9 @@ constexpr std::span<float> residual_of(const C& compression, const chunk_context
   }
 }
 
-/// Whether the compressor with its default options makes the same bytes of every element and none
-/// beside: true also where that cannot be found out before run time (core/plan_for.hpp asks then).
+/// Whether the compressor, with its default options, takes equally many bytes for every element and
+/// no bytes besides. It is also true if that is not known before run time; core/plan_for.hpp then
+/// checks it.
 template <class C>
 constexpr bool adds_by_element = [] {
   constexpr std::size_t sizes[] = {0, 2, 3, 33, 1000};
@@ -350,7 +359,7 @@ constexpr bool adds_by_element = [] {
   return true;
 }();
 
-/// A compressor of one payload whose length follows from the number of elements.
+/// A compressor of one payload, whose length follows from the number of elements.
 template <class C>
 concept encodes_a_fixed_length =
     !facts::variable_length<C> &&
@@ -360,7 +369,7 @@ concept encodes_a_fixed_length =
   tutti::encode(compression, queue, gradient, out, where);
 };
 
-/// A compressor of one payload whose length only the encoder knows.
+/// A compressor of one payload, whose length only the encoder knows.
 template <class C>
 concept encodes_up_to_a_capacity =
     facts::variable_length<C> && !facts::summable<C> &&
@@ -371,7 +380,7 @@ concept encodes_up_to_a_capacity =
   compression.encode(queue, gradient, out, where, length);
 };
 
-/// Payloads that may be added, in any pieces.
+/// A compressor whose payloads may be added in any pieces of whole elements.
 template <class C>
 concept folds = adds_by_element<C> &&
     requires(const C compression, inline_queue& queue, wire into, const_wire in) {
@@ -379,18 +388,18 @@ concept folds = adds_by_element<C> &&
 };
 
 namespace archetype {
-/// What a compressor has that needs memory to scribble on.
+/// The verb of a compressor that needs scratch memory.
 struct scratch {
   std::size_t scratch_bytes(std::size_t) const;
 };
 }  // namespace archetype
 
-/// Whoever needs memory to scribble on says how much.
+/// A compressor that states how much scratch memory it needs.
 template <class C>
 concept has_scratch = requires {
   &C::scratch_bytes;
 }
-|| !requires { &archetype::beside<C, archetype::scratch>::scratch_bytes; };
+|| !requires { &archetype::name_probe<C, archetype::scratch>::scratch_bytes; };
 template <class C>
 concept knows_its_scratch = requires(
     const std::conditional_t<has_scratch<C>, C, archetype::scratch>& compression, std::size_t n) {
@@ -409,22 +418,23 @@ concept encodes_once = knows_its_scratch<C> && std::same_as<typename C::role, ro
   tutti::accumulate(compression, queue, in, sum, where);
 };
 
-/// A compressor that sends some elements, each as a float: behind all else that a payload of n
-/// elements has stand the values of `selected(n)` of them.
+/// A compressor that sends some elements, each as a float. A payload of n elements ends with the
+/// values of `selected(n)` of them.
 template <class C>
 concept selects_values = encodes_once<C> && encodes_a_fixed_length<C> &&
     requires(const C compression, std::size_t n) {
   { compression.selected(n) } -> std::same_as<std::size_t>;
 };
 
-/// What a sum over ranks is to become: `average` times it, the mean. (Accumulated passes are in the
-/// average and not in the ranks.)
+/// How a sum over `ranks` ranks becomes the mean: multiplied by `average`. Accumulated passes count
+/// in `average`, and not in `ranks`.
 struct summed {
   int ranks{1};
   float average{1.0f};
 };
 
-/// A compressor of several payloads a tensor, each the sum over all ranks before the next is made.
+/// A compressor of several payloads a tensor, each of which is summed over all ranks before the
+/// next one is made.
 template <class C>
 concept encodes_in_rounds = std::same_as<typename C::role, role::compression> &&
     facts::in_rounds<C> && facts::summable<C> && facts::works_on_tensors<C> &&
@@ -440,7 +450,7 @@ concept encodes_in_rounds = std::same_as<typename C::role, role::compression> &&
   compression.fold(queue, out, in);
 };
 
-/// A compressor that has one of two others work on each tensor.
+/// A compressor that has one of two other compressors work on each tensor.
 template <class C>
 concept selects = std::same_as<typename C::role, role::compression> &&
     requires(const C compression, const tensor_facts& tensor) {
@@ -449,8 +459,8 @@ concept selects = std::same_as<typename C::role, role::compression> &&
   { compression.chooses(tensor) } -> std::same_as<bool>;
 };
 
-/// Bytes that a payload of n elements is expected to make; of several rounds, those of them all on
-/// the tensor that it is of.
+/// The expected number of bytes of a payload of n elements; for a compressor of several rounds, the
+/// bytes of all rounds on that tensor.
 template <class C>
 constexpr std::size_t expected(const C& compression, std::size_t elements,
                                const tensor_facts& tensor) {
@@ -465,7 +475,7 @@ constexpr std::size_t expected(const C& compression, std::size_t elements,
   }
 }
 
-/// Calls `f` with the compressor that works on tensors which a rule has chosen, or has not.
+/// Calls `f` with the compressor for tensors that a rule has chosen, or for those that it has not.
 template <class C, class F>
 constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& f) {
   if constexpr (selects<C>) {
@@ -475,8 +485,8 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, F&& 
   }
 }
 
-/// The first step in which what a rule chooses is compressed as such; before it, it travels as
-/// what is not chosen does.
+/// The first step in which the tensors that a rule chooses are compressed by their own compressor.
+/// Before it, they are sent like the others.
 template <class C>
 constexpr std::uint64_t first_chosen_step(const C& compression) {
   if constexpr (requires { compression.start(); }) {
@@ -486,7 +496,7 @@ constexpr std::uint64_t first_chosen_step(const C& compression) {
   }
 }
 
-/// Calls `f` with the compressor that works on them in a step.
+/// Calls `f` with the compressor that such tensors have in step `step`.
 template <class C, class F>
 constexpr decltype(auto) with_compressor(const C& compression, bool chosen, std::uint64_t step,
                                          F&& f) {
@@ -494,7 +504,7 @@ constexpr decltype(auto) with_compressor(const C& compression, bool chosen, std:
                          std::forward<F>(f));
 }
 
-/// The most that `f` answers of the compressors which work on them, in any step.
+/// The largest value that `f` returns for the compressors that such tensors have in any step.
 template <class C, class F>
 constexpr std::size_t most_of_steps(const C& compression, bool chosen, const F& f) {
   const std::size_t later = with_compressor(compression, chosen, f);
@@ -503,14 +513,15 @@ constexpr std::size_t most_of_steps(const C& compression, bool chosen, const F& 
              : later;
 }
 
-/// How the tensors of a launch must be alike: of one class, or each alone; and where it may be cut.
+/// The properties in which the tensors of a launch must agree, whether a tensor must travel alone,
+/// and where a launch may be cut.
 struct tensor_class {
-  bool chosen{};            ///< by the rule of a compressor that selects
+  bool chosen{};            ///< a selecting compressor's rule chose the tensor
   bool alone{};             ///< the encoder works on one tensor at a time
-  std::size_t block{1};     ///< the encoder works on so many elements at a time
-  element_type type{};      ///< of gradients that travel apart from those of others
-  std::size_t group{};      ///< of a fusion that names its groups; 0: none
-  payload_bytes payload{};  ///< of tensors that travel together; refers to the compressor
+  std::size_t block{1};     ///< the number of elements that the encoder works on at a time
+  element_type type{};      ///< of gradients, if element types travel apart
+  std::size_t group{};      ///< the fusion's `group_of`; 0 without one
+  payload_bytes payload{};  ///< length of a payload; refers to the compressor
 };
 
 template <class C>
@@ -534,7 +545,8 @@ constexpr tensor_class class_of(const C& compression, const tensor_facts& tensor
   });
 }
 
-/// Whoever works on blocks says how many elements they have.
+/// A compressor that works on blocks and states how many elements a block has, or one of another
+/// unit.
 template <class C>
 concept knows_its_blocks = facts::unit_of<C>
 != unit::block || requires(const C& its) {
@@ -543,55 +555,63 @@ concept knows_its_blocks = facts::unit_of<C>
 
 /// A compressor says what a chunk looks like on the wire.
 ///
-/// Of one payload:
+/// With one payload:
 ///
-/// * `summable`: the fact above. A summable compressor also supplies
-///   `fold(queue, wire into, const_wire from)` on any run of whole elements.
-/// * `wire_bytes(n)`: exact bytes on the wire of n elements, without looking at data.
-/// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. The gradient is not
-///   changed; what is left behind goes to the context's memory.
-/// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. One that
-/// has no other form than with a context uses its scratch, and states `decodes_in_scratch`.
+/// * `summable`: the fact above. A summable compressor also has `fold(queue, wire into, const_wire
+///   from)`, which works on any run of whole elements.
+/// * `wire_bytes(n)`: the exact number of bytes of n elements, whatever their values.
+/// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. It does not change
+///   the gradient; what it leaves behind goes to the context's memory.
+/// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. A
+///   compressor that has only the form with a context uses its scratch, and states
+///   `decodes_in_scratch`.
 ///
-/// Where the length depends on the data, in place of `wire_bytes`: `capacity(n)`, `expected(n)` and
-/// `encode(queue, gradient, wire, context, size_t* length)`. Such a payload shows by itself where
-/// it ends: `accumulate` may be given more bytes, and must not believe them blindly.
+/// If the length depends on the data, it has, in place of `wire_bytes`, `capacity(n)`,
+/// `expected(n)` and `encode(queue, gradient, wire, context, size_t* length)`. Such a payload must
+/// itself tell where it ends: `accumulate` may be given more bytes, and must check them before it
+/// trusts them.
 ///
-/// Of several payloads (`rounds`), each summed over the ranks as floats; its unit is a tensor:
+/// With several payloads (`rounds`), each summed over the ranks as floats; its unit is a tensor:
 ///
-/// * `wire_bytes(tensor, round)`; `remembers(tensor)`: floats that it keeps of a tensor, 0 at
-///   first, equal on all ranks; `scratch_bytes(tensor)`: what it keeps between rounds.
+/// * `wire_bytes(tensor, round)`; `remembers(tensor)`: floats that it keeps for a tensor, 0 at
+///   first and equal on all ranks; `scratch_bytes(tensor)`: scratch that it keeps between rounds.
 /// * `encode(queue, round, gradient, wire, context)`: the first round also takes the gradient in.
-/// * `between(queue, round, const_wire sum, context)`: after every round but the last.
-/// * `decode(queue, const_wire sum, mean, context, summed)`: the last sum becomes the mean
-/// gradient.
+/// * `between(queue, round, const_wire sum, context)`: takes the sum of every round but the last.
+/// * `decode(queue, const_wire sum, mean, context, summed)`: makes the mean gradient of the last
+///   sum.
 ///
-/// Of two kinds, tensor by tensor: `chosen`, `otherwise`, `chooses(tensor)`; and `start()`, where
-/// the first kind's turn comes later than step 0.
+/// With two kinds of tensors: `chosen` and `otherwise`, the compressors; `chooses(tensor)`; and
+/// `start()`, if chosen tensors use the first compressor only from a later step than 0 on.
 ///
-/// Optional: `decode(queue, const_wire, values)`: the payload in place of what was there;
-/// `fold_everywhere(queue, array of wires)`, a fold in that order which leaves the sum in
-/// all of them in one pass;
-/// `merge(queue, into, from, left_out, context)`: of two payloads' sum as much as one holds goes to
-/// the first, and the rest, element by element, to `left_out`, unless that is empty; the context's
-/// scratch is of `merging_bytes(n)`. Beside it `select(queue, values, out, context)`: an encoding
-/// of values as they are, and `add_absent(queue, payload, others, sum)`: adds what a payload has of
-/// elements that another has not;
-/// `find_magnitude(queue, values, *magnitude)`: of the last of the `selected(n)` elements that it
-/// would send, and `encode_from(queue, magnitude, values, out, *length)`: a payload of all that
-/// reach one. `clear_sent(queue, payload, values)`: of a selection, 0 where the payload has an
-/// element, without looking at values; `selected(n)`, as selects_values has it; `residual(context,
-/// n)`: what of n elements has not been sent, a row of the memory; `expect_feedback(n)`: throws
-/// usage_error where what it sends of n elements may be further from them than nothing is, so that
-/// residuals of it would grow without bound; `expect_magnitudes()`: throws usage_error where its
-/// options make of every element a sign that is worth 1;
-/// `rescale(queue, context, n, factor)`: what it remembers of n elements and measures in steps of
-/// the optimizer becomes `factor` times as much, for the learning rate has become 1 / factor of
-/// what it was;
-/// `voted_on(queue, values, context)`: of a vote that is not one on the gradient, what it was on;
-/// `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
-/// `unit` (with `block()`, its elements, where that is a block), `lossless`, `identity`,
-/// `overflows`, `keeps_momentum`, `sends_signs_alone`, `sends_set_values`, `forgets_residuals`.
+/// Optional:
+///
+/// * `decode(queue, const_wire, values)`: overwrites the values with the decoded payload.
+/// * `fold_everywhere(queue, array of wires)`: folds the payloads in the array's order and leaves
+///   the sum in all of them, in one pass.
+/// * `merge(queue, into, from, left_out, context)`: `into` becomes as much of the two payloads' sum
+///   as one payload holds. The rest is added to `left_out`, element by element, unless that is
+///   empty. The context's scratch has `merging_bytes(n)` bytes. A compressor with `merge` also has
+///   `select(queue, values, out, context)`, which encodes values as they are, and
+///   `add_absent(queue, payload, others, sum)`, which adds to `sum` the elements of a payload that
+///   another payload lacks.
+/// * `find_magnitude(queue, values, *magnitude)`: the magnitude of the smallest of the
+///   `selected(n)` elements that it would send. `encode_from(queue, magnitude, values, out,
+///   *length)` encodes all elements of at least that magnitude.
+/// * `clear_sent(queue, payload, values)`, of a selection: sets values to 0 where the payload has
+///   an element, without reading them. `selected(n)` is as in selects_values.
+/// * `residual(context, n)`: what of n elements has not been sent, a row of the memory.
+/// * `expect_feedback(n)`: throws usage_error if what it sends of n elements may be further from
+///   them than zeros are, so that their residuals would grow without bound.
+/// * `expect_magnitudes()`: throws usage_error if its options make every element a sign that is
+///   worth 1.
+/// * `rescale(queue, context, n, factor)`: multiplies by `factor` what it remembers of n elements
+///   in steps of the optimizer, because the learning rate has become 1 / factor of what it was.
+/// * `voted_on(queue, values, context)`: of a vote on something else than the gradient, the values
+///   that the vote was on.
+/// * `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
+///   `unit` (and `block()`, a block's number of elements, if that is the unit), `lossless`,
+///   `identity`, `overflows`, `keeps_momentum`, `sends_signs_alone`, `sends_set_values`,
+///   `forgets_residuals`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);

@@ -22,13 +22,13 @@ struct coordination {};
 
 namespace coordination {
 
-/// Who takes part in a machine's decisions.
+/// A rank's number and the number of ranks that take part in a machine's decisions.
 struct ranks {
   int rank{};
   int size{1};
 };
 
-/// What a rank's chunks answer where every one of them may start.
+/// An `is_ready` under which every chunk may start.
 struct all_ready {
   constexpr bool operator()(std::uint32_t) const { return true; }
 };
@@ -45,22 +45,26 @@ constexpr bool joins<C> = C::joins;
 
 }  // namespace facts
 
-/// What the machine of a coordination answers to. `now` never goes back. After every event come
-/// `speak`, `next` until it has none, and `speak` again.
+/// The interface of a coordination's machine. `now` never decreases. After every event the engine
+/// calls `speak`, then `next` until it returns nothing, and then `speak` again.
 ///
-/// * `ready(bucket, now)`: all its tensors have their gradients on this rank; not again before its
-///   chunks have begun and arrived.
-/// * `hear(peer, words, now)`: what that rank's machine said, whole as it was said. Throws
-///   communication_error if the two have not decided alike.
-/// * `released(launch, now)`: its bytes have left here.
-/// * `due()`: when it wants `tick(now)`; none: it waits for events.
-/// * `speak(say)`: calls `say(span of words)` for whatever is to be said, by rank 0 to all others,
-///   by the others to rank 0. Not called while what was said last is still under way to rank 0.
-/// * `next(is_ready, left)`: the launch to start now, if any, of chunks that are ready here, among
-///   those that the first `left` words that ever left say.
-/// * `stuck(is_ready)`: the chunk that others or this rank must hand in before it can go on, if it
-///   knows one: the diagnosis asks about it.
-/// * `expects_words()`: somebody has been asked and has not answered: not yet the end.
+/// * `ready(bucket, now)`: all tensors of the bucket have their gradients on this rank. It is not
+///   called for that bucket again before the bucket's chunks have been started and have arrived.
+/// * `hear(peer, words, now)`: rank `peer`'s machine has said these words, complete, in one call of
+///   its `say`. Throws communication_error if the two ranks' decisions differ.
+/// * `released(launch, now)`: the launch's bytes have left this rank.
+/// * `due()`: returns when the machine wants a call of `tick(now)`, or nothing if it waits for
+///   events only.
+/// * `speak(say)`: calls `say(span of words)` for whatever the machine has to say. Rank 0 speaks to
+///   all other ranks, the others to rank 0. On them it is not called while their last words are
+///   still on their way to rank 0.
+/// * `next(is_ready, left)`: returns the launch to start now, if any. All of its chunks must be
+///   ready on this rank. `left` counts the words of rank 0 that have already left it: a launch that
+///   later words announce must not start yet.
+/// * `stuck(is_ready)`: returns the chunk that this rank or another one must hand in before the
+///   machine can go on, if it knows one. The diagnosis of a stalled job asks about that chunk.
+/// * `expects_words()`: returns true while a question between the ranks' machines has no answer, so
+///   that the rank must not end yet.
 template <class M>
 concept coordination_machine = requires(M& machine, const M& seen, std::uint32_t which,
                                         std::span<const std::uint32_t> words, seconds now,
@@ -86,7 +90,7 @@ concept makes_a_machine = requires(const plan& made, std::span<const tensor> for
                                    archetype::choice choice) {
   machine_of<C>(made, forward, all, options, std::move(choice));
 };
-/// Where ranks may join, the machine hears of it.
+/// The machine of a coordination whose ranks may join must be told of it.
 template <class C>
 concept hears_of_joins = requires(
     std::conditional_t<facts::joins<C>, machine_of<C>, archetype::joining>& machine, seconds now) {
@@ -95,18 +99,19 @@ concept hears_of_joins = requires(
 };
 }  // namespace detail
 
-/// A coordination says who decides, on all ranks, what is launched next. Its machine has no input
-/// or output, threads or clock: events in, words and launches out. It allocates nothing after
-/// construction.
+/// A coordination says which rank decides, for all ranks, what is launched next. Its machine has no
+/// input or output, no threads and no clock: it is told events, and returns words to send and
+/// launches to start. It allocates nothing after construction.
 ///
 /// * `one_order`: every rank gets the same launches in the same order.
-/// * `joins`, false unless it says otherwise: ranks may have unequal numbers of batches. Its
-///   machine has `join(now)` and `all_have_joined()`.
-/// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine.
-///   A choice is a schedule, and a fusion at run time behind it.
+/// * `joins`, false by default: ranks may have different numbers of batches. The machine then has
+///   `join(now)`, which says that this rank has no more batches, and `all_have_joined()`.
+/// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine. A
+///   choice is a schedule, followed by a fusion if that decides at run time.
 ///
-/// A launch is known by its first chunk. Where the choice gathers, `after(chunk)` is the next chunk
-/// of the same launch, until the launch is released: read it before the chunk's tensors arrive.
+/// A launch is identified by its first chunk. If the choice gathers, the machine also has
+/// `after(chunk)`, which returns the next chunk of the same launch. It is valid until the launch is
+/// released, so read it before the chunk's tensors arrive.
 template <class C>
 concept coordination_policy = std::same_as<typename C::role, role::coordination> && requires {
   { C::one_order } -> std::convertible_to<bool>;

@@ -22,8 +22,8 @@ namespace role {
 struct fusion {};
 }  // namespace role
 
-/// Whether gradients of several element types share a bucket. They may, for all are widened to
-/// floats; systems whose buffers are of a type keep them apart.
+/// Whether gradients of several element types share a bucket. They can, because all are widened to
+/// floats. Systems whose buffers have one element type keep them apart.
 enum class fusion_types { together, apart };
 /// In the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(fusion_types) { return {"together", "apart"}; }
@@ -58,7 +58,7 @@ concept makes_groups = requires(const F fusion, std::span<const tensor_facts> ba
                                 const profile& known) {
   { fusion.group_ends(backward, known) } -> std::same_as<std::vector<std::size_t>>;
 };
-/// What a fusion that decides at run time has beside its groups.
+/// What a fusion that decides at run time must have in addition to `group_ends`.
 template <class F, class State = typename F::state>
 concept gathers = requires(const F fusion, State& state, const plan& made,
                            const tutti::options_of<F>& options, std::uint32_t chunk) {
@@ -79,22 +79,28 @@ using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_ti
 
 /// A fusion says which tensors travel together.
 ///
-/// * `group_ends(backward, profile)`: tensors come in backward order; the answer holds, for each
-///   group, one past its last tensor, so the last entry is `backward.size()` (and there is none if
-///   there are no tensors). A pure function: every rank must get the same answer.
-/// * `group_of(tensor)`, optional: it groups the tensors of each answer, neighbours or not, as if
-///   there were no others.
-/// * `options::types`, optional: where they are apart, it groups the tensors of each type as if
-///   there were no others, and `at_run_time` those are chunks of different kinds.
-/// * `at_run_time`, optional: chunks that are ready together are launched together, whatever the
-///   plan says. Then `state(plan, options)` is a machine that allocates nothing after construction:
-///   `stage(chunk)` takes what the schedule lets go; `next()` answers the chunks of the next launch
-///   by ascending number, until it answers none; `cycle()`, optional, is the time between two looks
-///   at what is ready, zero where there is nothing to wait for; `unsettled_steps()`, optional, is
-///   the number of steps after which launches repeat, each step's as the last one's; and
-///   `most_bytes(plan)` is the gradient of the launches that buffers are made for at the start: a
-///   larger one has its buffer made when it comes.
-/// * `holds_groups`, optional: what has been staged may have to wait for what has not.
+/// * `group_ends(backward, profile)`: the tensors are given in backward order. For each group the
+///   result holds the index one past its last tensor, so its last entry is `backward.size()`; it is
+///   empty if there are no tensors. It is a pure function, because every rank must get the same
+///   result.
+/// * `group_of(tensor)`, optional: returns a number. Tensors with the same number are grouped as if
+///   there were no others, whether they are neighbours or not.
+/// * `options::types`, optional: if it is `apart`, the tensors of each element type are grouped as
+///   if there were no others. For a fusion `at_run_time` their chunks are then of different kinds.
+/// * `at_run_time`, optional: chunks that are ready at the same time are launched together,
+///   whatever the plan's buckets are. The fusion then also has `most_bytes(plan)`: buffers are made
+///   at the start for launches of that many bytes of gradient, and a larger launch has its buffer
+///   made when it comes. Its `state(plan, options)` is a machine that allocates nothing after
+///   construction:
+///   - `stage(chunk)` is told each chunk that the schedule lets go.
+///   - `next()` returns the chunks of the next launch by ascending number, or none if there is no
+///     further launch.
+///   - `cycle()`, optional, is the time between two looks at what is ready; 0 means that nothing
+///     waits for a cycle.
+///   - `unsettled_steps()`, optional, is the number of first steps after which every step has the
+///     same launches as the one before.
+/// * `holds_groups`, optional: chunks that have been staged may have to wait for chunks that have
+///   not.
 template <class F>
 concept fusion_policy = std::same_as<typename F::role, role::fusion> && detail::makes_groups<F> &&
     detail::gathers<detail::gathering<F>> && detail::looks_in_cycles<F>;

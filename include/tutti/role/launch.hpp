@@ -15,45 +15,50 @@
 
 namespace tutti {
 
-/// Bytes that a compressor moves to encode so many elements, beside its payload: it reads them, and
-/// reads and writes what it remembers of each.
+/// Bytes of memory that a compressor reads and writes to encode `elements` elements, not counting
+/// the payload: it reads each element, and reads and writes what it remembers of it.
 template <class Compression>
 constexpr std::size_t encoding_bytes(std::size_t elements) {
   return sizeof(float) * elements * (1 + 2 * facts::memory_per_element<Compression>);
 }
 
-/// What goes on the wire together, as an architecture sees it: a chunk with its buffer, the
-/// compressor, and what is remembered of its elements. On entry `data` holds what travels from this
-/// rank; when the exchange ends, what came back: the average, unless the architecture says
-/// otherwise. Without memory it is a phantom: its payloads have lengths and nothing is encoded.
+/// What is exchanged as one unit, as an architecture sees it: a chunk, or several that a fusion has
+/// gathered, with their buffer, the compressor, and what is remembered of their elements. On entry
+/// `data` holds what travels from this rank. When the exchange ends it holds what came back: the
+/// average, unless the architecture says otherwise. A launch without memory is a phantom: its
+/// payloads have lengths, and nothing is encoded.
 ///
-/// It is valid until the exchange's task ends. Trivially copyable: it lives in coroutines' frames.
+/// A launch is valid until the exchange's task ends. It is trivially copyable, because it lives in
+/// the frames of coroutines.
 template <class Compression>
 struct launch {
-  std::uint32_t number{};  ///< of its chunk: what messages and the schedule know it by
-  std::uint64_t step{};    ///< steps of this chunk that were completed before
+  std::uint32_t number{};  ///< of its chunk; tags and the schedule use it
+  std::uint64_t step{};    ///< number of this chunk's completed steps
   std::span<float> data{};
   const Compression* compression{};
-  chunk_context worker{};  ///< where this rank's gradient is encoded
-  chunk_context owner{};   ///< where a sum is encoded again, by the rank that made it
+  chunk_context worker{};  ///< for encoding this rank's gradient
+  chunk_context owner{};   ///< for encoding a sum, on the rank that made it
   std::span<std::byte> workspace{};
-  float average{1.0f};  ///< turns the sum into what is wanted
-  int placed_on{};      ///< rank that owns the chunk, where the plan says so
-  bool chosen{};        ///< its tensors are, by the rule of a compressor that selects
+  float average{1.0f};  ///< factor by which the sum is multiplied
+  int placed_on{};      ///< rank that owns the chunk, if the plan places chunks
+  bool chosen{};        ///< whether a selecting compressor's rule chose its tensors
   void (*when_released)(void*, std::uint32_t){};
   void (*when_half_done)(void*){};
   void* context{};
-  gate* second_half{};  ///< opens when it may begin, where the schedule splits the exchange
-  /// Where each rank's share of the elements begins, and the end; none where parts are even.
+  gate* second_half{};  ///< opens when that half may begin, if the schedule splits exchanges
+  /// The first element of each rank's share of the elements, and the end. Empty if the elements are
+  /// cut evenly.
   std::span<const std::size_t> shares{};
-  /// Those that a fusion has gathered, side by side in `data`; none where it is `number` alone.
+  /// The chunks that a fusion has gathered, side by side in `data`. Empty if the launch is chunk
+  /// `number` and no other.
   std::span<const std::uint32_t> chunks{};
 
-  /// The bytes have left this rank, or will have once its queue has come so far.
+  /// Reports that the launch's bytes have left this rank, or will have once its queue has come so
+  /// far.
   void released() const { when_released(context, number); }
 
-  /// `co_await what.between_halves()`: the first half has ended on this rank, and the schedule says
-  /// when the second begins.
+  /// `co_await what.between_halves()` says that the first half has ended on this rank. The
+  /// coroutine goes on when the schedule begins the second half.
   class hand_back {
    public:
     explicit hand_back(const launch& of) : of_(&of) {}
@@ -70,34 +75,36 @@ struct launch {
   hand_back between_halves() const { return hand_back(*this); }
 
   bool phantom() const { return data.data() == nullptr; }
-  /// This launch with the compressor that works on it, one of the two of a selecting one.
+  /// This launch with `other`, one of a selecting compressor's two, in place of the compressor.
   template <class Other>
   launch<Other> seen_by(const Other& other) const {
     return {number,    step,        data,      &other, worker,        owner,
             workspace, average,     placed_on, chosen, when_released, when_half_done,
             context,   second_half, shares,    chunks};
   }
-  /// Bytes of a payload of `count` elements, at most.
+  /// The maximum length in bytes of a payload of `count` elements.
   std::size_t capacity(std::size_t count) const { return tutti::capacity(*compression, count); }
   std::size_t capacity() const { return capacity(data.size()); }
-  /// Encodes a sum for its way back.
+  /// The maximum length in bytes of a payload of `count` elements of a sum that is encoded again.
   std::size_t mean_capacity(std::size_t count) const {
     return tutti::capacity(relay(*compression), count);
   }
-  /// `bytes` of the workspace from `offset` on; without memory behind them for a phantom.
+  /// A span of `bytes` bytes of the workspace from `offset` on; a null span of that length for a
+  /// phantom.
   std::span<std::byte> room(std::size_t offset, std::size_t bytes) const {
     return phantom() ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes)
                      : workspace.subspan(offset, bytes);
   }
 
   /// Encodes `count` elements from `first` on, with this rank's memory of them, into `room` for
-  /// `capacity(count)` bytes; answers the payload. A phantom's is as long as it is expected to be.
+  /// `capacity(count)` bytes. Returns the payload. A phantom's payload is as long as it is expected
+  /// to be.
   template <class Queue>
   std::span<std::byte> encode(Queue& queue, std::size_t first, std::size_t count,
                               std::span<std::byte> room) const {
     return encode_by(*compression, queue, first, count, room, worker);
   }
-  /// Encodes the mean of `count` elements from `first` on, as their owner, into room for
+  /// Encodes the mean of `count` elements from `first` on, as their owner, into `room` for
   /// `mean_capacity(count)` bytes.
   template <class Queue>
   std::span<std::byte> encode_mean(Queue& queue, std::size_t first, std::size_t count,
@@ -109,19 +116,20 @@ struct launch {
                   std::size_t count) const {
     accumulate_by(*compression, queue, payload, first, count, worker);
   }
-  /// What a payload says, in place of `count` elements from `first` on.
+  /// Decodes a payload in place of `count` elements from `first` on.
   template <class Queue>
   void decode(Queue& queue, std::span<const std::byte> payload, std::size_t first,
               std::size_t count) const {
     decode_by(*compression, queue, payload, first, count, worker);
   }
-  /// What `encode_mean` has made.
+  /// Decodes a payload that `encode_mean` has made.
   template <class Queue>
   void decode_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,
                    std::size_t count) const {
     decode_by(relay(*compression), queue, payload, first, count, owner);
   }
-  /// Of payloads that come in rank order: the first takes the place of what was there.
+  /// Adds rank `rank`'s payload, for callers that take payloads in rank order: rank 0's is decoded
+  /// in place of what was there.
   template <class Queue>
   void accumulate_from(Queue& queue, int rank, std::span<const std::byte> payload,
                        std::size_t first, std::size_t count) const {
@@ -132,7 +140,7 @@ struct launch {
     }
   }
 
-  // ---- of several rounds, on a whole tensor
+  // ---- compressors of several rounds, on a whole tensor
 
   template <class Queue>
   void encode_round(Queue& queue, int round, std::span<std::byte> out) const {
@@ -141,7 +149,7 @@ struct launch {
       compression->encode(queue, round, data, wire{out.data(), out.size()}, worker);
     }
   }
-  /// The sum of a round that is not the last.
+  /// Hands the compressor the sum of a round that is not the last.
   template <class Queue>
   void between(Queue& queue, int round, std::span<const std::byte> sum) const {
     charge(queue, 2 * sum.size());
@@ -149,7 +157,8 @@ struct launch {
       compression->between(queue, round, const_wire(sum.data(), sum.size()), worker);
     }
   }
-  /// The last sum becomes `average` times the sum of what `ranks` ranks gave.
+  /// Decodes the last round's sum: `data` becomes `average` times the sum of the gradients of
+  /// `ranks` ranks.
   template <class Queue>
   void decode(Queue& queue, std::span<const std::byte> sum, int ranks) const {
     charge(queue, encoding_bytes<Compression>(data.size()) + sum.size());
@@ -205,22 +214,22 @@ struct launch {
   }
 };
 
-/// The endpoint on whose channel payloads of the compressor travel: the coded channel where a
-/// message may be shorter than its receiver's room.
+/// The endpoint on whose channel payloads of the compressor travel. It is the coded channel if a
+/// message may be shorter than the memory that its receiver has for it.
 template <class Compression, class Endpoint>
 Endpoint carrier_of(const Endpoint& self) {
   return facts::variable_length<Compression> ? self.on(channel::coded) : self;
 }
 
-/// What somebody sent to whoever listens. The sender's memory is read here, and the sender goes on
-/// when this is destroyed.
+/// A message to a rank that answers any sender. Its bytes may lie in the sender's memory: read them
+/// while this object lives. The sender goes on when it is destroyed.
 template <class Loan>
 class message {
  public:
   explicit message(Loan&& lent) : loan_(std::move(lent)) {}
 
   int peer() const { return loan_.peer(); }
-  /// The number under which it was sent: a chunk's.
+  /// The number under which it was sent, which is a chunk's.
   std::uint32_t number() const { return loan_.where().chunk; }
   std::span<const std::byte> bytes() const { return loan_.bytes(); }
 

@@ -16,26 +16,26 @@ namespace role {
 struct monitor {};
 }  // namespace role
 
-/// What happens on a rank, in the order a gradient lives through it.
+/// What happens on a rank, in the order in which a gradient passes through these events.
 enum class event : std::uint8_t {
-  ready,        ///< a tensor's gradient is final
+  ready,        ///< a tensor's gradient is final on this rank
   started,      ///< a chunk's exchange begins
   released,     ///< a chunk's bytes have left
-  finished,     ///< a chunk's result is here
-  arrived,      ///< a tensor's parameters (or mean gradient) are current
-  wait_begins,  ///< the trainer waits; `which` is the tensor, or no_tensor for all
+  finished,     ///< a chunk's result has arrived
+  arrived,      ///< a tensor's parameters (or mean gradient) are up to date
+  wait_begins,  ///< the training loop blocks; `which` is the tensor, or no_tensor for all
   wait_ends,
 };
 
-inline constexpr std::size_t events = 7;  ///< kinds of them
+inline constexpr std::size_t events = 7;  ///< the number of kinds of events
 
 inline constexpr std::uint32_t no_tensor = 0xffffffff;
 
 namespace facts {
 
 template <class M>
-using sums_beside = archetype::beside<M, archetype::summing>;
-/// It states one of them, and must have both.
+using sums_beside = archetype::name_probe<M, archetype::summing>;
+/// Whether the monitor states `sums` or `summed`. It must then have both.
 template <class M>
 concept has_sums = requires {
   &M::sums;
@@ -44,13 +44,14 @@ concept has_sums = requires {
 || !requires { &sums_beside<M>::sums; }
 || !requires { &sums_beside<M>::summed; };
 
-/// It looks at mean gradients.
+/// Whether the monitor has `mean`, which is given the mean gradients.
 template <class M>
 concept sees_means = requires {
   &M::mean;
 }
-|| !requires { &archetype::beside<M, archetype::seeing_means>::mean; };
-/// It looks at gradients or parameters of the model's, which must then be the host's to read.
+|| !requires { &archetype::name_probe<M, archetype::seeing_means>::mean; };
+/// Whether the monitor reads the model's gradients or parameters, which must then lie in host
+/// memory.
 template <class M>
 constexpr bool reads_memory = requires {
   requires M::reads_memory;
@@ -80,23 +81,28 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 };
 }  // namespace detail
 
-/// A monitor observes and changes nothing. `record(what, which, when)` is called on the rank's own
-/// threads, one at a time; a monitor that does not observe costs nothing.
+/// A monitor observes what happens on a rank and changes nothing. `record(what, which, when)` is
+/// called on the rank's own threads, one call at a time. A monitor whose `observes` is false costs
+/// nothing.
 ///
-/// One that looks at gradients or parameters, which it has been given a tensor for each of, says
-/// `reads_memory`; at `ready` the gradient is this rank's own, at `arrived` the parameter is
-/// current. It may also state
-/// * `mean(which, gradient)`: the mean gradient that the optimizer is about to be given, called as
-///   `record` is, before the tensor's `arrived`. Where each rank's model or a server takes the
-///   gradient, there is none: a rule.
+/// A monitor that reads gradients or parameters states `reads_memory`. Its user gives it the
+/// tensors that it reads. At `ready` the gradient is this rank's own; at `arrived` the parameter is
+/// up to date. Such a monitor may also have
+/// * `mean(which, gradient)`: called as `record` is, with the mean gradient that the optimizer is
+///   about to be given, before the tensor's `arrived`. Where each rank's own model or a server
+///   applies the gradient there is no such mean, and a monitor with `mean` is refused when
+///   compiling.
 ///
-/// One that needs numbers of all workers states both of these, called as `record` is:
-/// * `sums()`: a span of double, what this rank adds for the step that has ended: as many numbers
-///   on every worker, and none where nothing is added for that step. Asked for once a step, when
-///   its last tensor has arrived, and set to zero once read.
-/// * `summed(totals)`: these, added over the workers in rank order, equal on all of them; for every
-///   step that had any, in the order of steps. It comes some time after: `drain` waits for it.
-/// Every worker must take the same number of steps.
+/// A monitor that needs sums over all workers has both of these, called as `record` is:
+/// * `sums()`: returns a span of doubles, this rank's contribution to the sums of the step that has
+///   just ended. Its length must be the same on every worker; an empty span adds nothing for that
+///   step. It is called once a step, when the step's last tensor has arrived, and the engine sets
+///   the numbers to zero once it has read them.
+/// * `summed(totals)`: is given these numbers added over the workers in rank order, equal on all of
+///   them. It is called for every step whose span was not empty, in the order of steps. The call
+///   comes some time after the step; `drain` waits for it.
+///
+/// For such sums every worker must take the same number of steps.
 template <class M>
 concept monitor_policy = std::same_as<typename M::role, role::monitor> && detail::records<M> &&
     detail::sums<M> && detail::sees_means<M>;

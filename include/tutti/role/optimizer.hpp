@@ -18,18 +18,18 @@ struct optimizer {};
 }  // namespace role
 
 namespace facts {
-/// What an optimizer makes of an element depends on that element alone: its parameter, gradient and
-/// memory. It may then be applied to pieces and shards of a tensor. LARS and LAMB, which look at a
-/// tensor's norm, are not.
+/// Whether the optimizer's update of an element depends only on that element's parameter, gradient
+/// and memory. Such an optimizer may be applied to pieces and shards of a tensor. LARS and LAMB,
+/// which need a tensor's norm, are not elementwise.
 template <class O>
 constexpr bool elementwise = O::elementwise;
-/// Means are left where the model had its gradients, for an optimizer of the user's: it updates no
-/// parameter.
+/// Whether the mean gradients are left where the model had its gradients, for an optimizer of the
+/// user's own. The policy then updates no parameter.
 template <class O>
 constexpr bool leaves_means = requires {
   requires O::leaves_means;
 };
-/// It updates no tensor before it knows how long the gradients of all are together.
+/// Whether no tensor may be updated before the norm of all mean gradients of the step is known.
 template <class O>
 constexpr bool needs_all_gradients = requires {
   requires O::needs_all_gradients;
@@ -47,32 +47,37 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 };
 }  // namespace detail
 
-/// An optimizer turns an averaged gradient into new parameters, on whichever rank owns them: a run
-/// of elements at a time where it is `elementwise`, whole tensors otherwise.
+/// An optimizer turns an averaged gradient into new parameters, on whichever rank owns them. If it
+/// is `elementwise`, it is applied to runs of elements, otherwise to whole tensors.
 ///
-/// * `elementwise`: as facts::elementwise says.
-/// * `memory_per_element()`: floats that it keeps for each element with its values as they are
-///   (context rows). An engine has room for what its first values need; later ones may need less.
-/// * `apply(queue, parameters, gradient, context)`: `context.step` counts the steps before it.
-/// * `describe`: its values, as base/options.hpp says. All ranks must set them alike; they may be
-///   changed between steps, and a checkpoint has them.
+/// * `elementwise`: see facts::elementwise.
+/// * `memory_per_element()`: how many floats it keeps for each element under its current values
+///   (rows of the context). An engine allocates what its first values need; later values may need
+///   less.
+/// * `apply(queue, parameters, gradient, context)`: updates the parameters. `context.step` is the
+///   number of steps before this one.
+/// * `describe`: its values, in the form of base/options.hpp. All ranks must set them alike. They
+///   may be changed between steps, and a checkpoint stores them.
 ///
-/// One that `needs_all_gradients` also has
-/// * `begin_step(squares)`: before any tensor of a step is updated, with the sum of the squares of
-///   all mean gradients, answers the factor by which they are all multiplied; 0: this step updates
-///   nothing, momenta stay, and what compressors remember is what it was before the step. The sum
-///   is infinite where a compressor remembers, or its payloads do not add, and some worker's
-///   gradient holds an infinity or NaN, whatever came of that. It may change values of its own,
-///   which every rank changes alike.
-/// * optionally `goes_back()`: false where, under values as they are, what is remembered stays as a
-///   step that updates nothing has left it, and 0 stands for any sum that is finite; asked where
-///   the compressor makes no infinity of a number.
+/// An optimizer that states `needs_all_gradients` also has
+/// * `begin_step(squares)`: called before any tensor of a step is updated, with the sum of the
+///   squares of all mean gradients. Returns the factor by which every mean gradient is multiplied.
+///   If it returns 0, the step updates nothing: momenta stay as they are, and what compressors
+///   remember is restored to what it was before the step. Where the compressor remembers something
+///   or its payloads do not add, the sum is infinite if any worker's gradient holds an infinity or
+///   NaN, whatever the means then hold. The function may change the optimizer's own values; every
+///   rank changes them alike.
+/// * optionally `restores_residuals()`: returns false if, under the current values, a step that
+/// updates
+///   nothing leaves the compressor's memory as that step made it. `begin_step` is then given 0 in
+///   place of any finite sum. It is asked only where the compressor never turns a number into an
+///   infinity.
 ///
-/// Any may have `expect_values()`, which throws usage_error for values that it cannot work with: an
-/// engine asks before it takes them.
+/// Any optimizer may have `expect_values()`, which throws usage_error for values that it cannot
+/// work with. An engine calls it before it adopts values.
 ///
-/// An engine sends one as bytes and keeps copies, so it must be trivially copyable, and point at
-/// nothing: numbers, and arrays of fixed length.
+/// An engine sends an optimizer to servers as bytes and keeps copies of it. An optimizer must
+/// therefore be trivially copyable and hold no pointers: only numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
     detail::begins_steps<O> &&
@@ -85,11 +90,11 @@ concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
   O::describe(optimizer, detail::looks_at_values{});
 };
 
-/// Some of its steps take the mean of what ranks make of their own gradients and of what they
-/// remember alike: `exchanges_momenta(step)`, and `outgoing(queue, gradient, context)`, which in
-/// such a step takes a gradient into the momentum, the context's first row.
-/// architecture::momentum_exchange sends that from there, and there the mean comes back, before
-/// `apply` is given it.
+/// An optimizer with steps in which the ranks exchange momenta instead of gradients: those for
+/// which `exchanges_momenta(step)` is true. In such a step `outgoing(queue, gradient, context)`
+/// takes the rank's own gradient into the momentum, which all ranks had alike before the step and
+/// which is the context's first row. architecture::momentum_exchange sends that row and writes the
+/// mean over the ranks back into it, before it calls `apply`.
 template <class O>
 concept exchanges_momenta = requires(const O& values, inline_queue& queue,
                                      std::span<const float> gradient, const chunk_context& where,
@@ -98,17 +103,18 @@ concept exchanges_momenta = requires(const O& values, inline_queue& queue,
   values.outgoing(queue, gradient, where);
 };
 
-/// Whether what `Compression` remembers is kept under these values, for going back to it.
+/// Whether, under these values, a copy of what `Compression` remembers is kept, so that it can be
+/// restored after a step that updates nothing.
 template <class Compression, optimizer_policy O>
-bool goes_back(const O& values) {
-  if constexpr (requires { values.goes_back(); }) {
-    return values.goes_back() || facts::overflows<Compression>;
+bool restores_residuals(const O& values) {
+  if constexpr (requires { values.restores_residuals(); }) {
+    return values.restores_residuals() || facts::overflows<Compression>;
   } else {
     return facts::needs_all_gradients<O>;
   }
 }
 
-/// The learning rate, or 1 where there is none.
+/// The optimizer's learning rate, or 1 if it has none.
 template <optimizer_policy O>
 double rate_of([[maybe_unused]] const O& values) {
   if constexpr (requires { values.learning_rate; }) {
@@ -117,7 +123,7 @@ double rate_of([[maybe_unused]] const O& values) {
     return 1;
   }
 }
-/// The values at another rate, if they have any.
+/// The same values with another learning rate, if they have one.
 template <optimizer_policy O>
 O at_rate(O values, [[maybe_unused]] double rate) {
   if constexpr (requires { values.learning_rate; }) {
@@ -126,12 +132,13 @@ O at_rate(O values, [[maybe_unused]] double rate) {
   return values;
 }
 
-/// Of residuals that are steps of an optimizer: by what they are to be multiplied, now that their
-/// rate has become another. `measured` is the rate in whose steps they are: the last of those that
-/// have been, which 0 is none of, nor one so small that the quotient would be no number.
+/// Returns the factor by which residuals that are measured in steps of the optimizer must be
+/// multiplied when the learning rate becomes `rate`. `measured` is the rate that they are measured
+/// in: the last one that was usable, or 0 before the first. It becomes `rate`, unless `rate` is 0
+/// or so small that the quotient is not finite; then it stays as it is, and the result is 1.
 inline float change_of_rate(double& measured, double rate) {
   const auto factor = static_cast<float>(measured / rate);
-  // Of <cmath>, which the compiler reads for longer than all of role, only this.
+  // This builtin in place of <cmath>, which takes the compiler longer to read than all of role/.
   if (rate == 0 || !__builtin_isfinite(factor)) {
     return 1;
   }
@@ -140,7 +147,7 @@ inline float change_of_rate(double& measured, double rate) {
   return is_first ? 1 : factor;
 }
 
-/// What the loss is multiplied by, or 1 where it is not.
+/// The factor by which the loss is multiplied (loss scaling), or 1 if there is none.
 template <optimizer_policy O>
 float scale_of([[maybe_unused]] const O& values) {
   if constexpr (requires { values.scale; }) {
@@ -149,7 +156,8 @@ float scale_of([[maybe_unused]] const O& values) {
     return 1.0f;
   }
 }
-/// Throws usage_error where gradients of a loss that is multiplied by it cannot be divided by it.
+/// Throws usage_error if gradients of a loss that was multiplied by `scale` cannot be divided by it
+/// again.
 [[gnu::cold]] inline void expect_scale(float scale) {
   if (!(scale > 0 && __builtin_isfinite(scale) && __builtin_isfinite(1 / scale))) {
     throw usage_error(
@@ -157,13 +165,14 @@ float scale_of([[maybe_unused]] const O& values) {
         "scale = 65536, or train without one");
   }
 }
-/// Gradients under the values `after` are so many times those under `before`.
+/// The factor by which gradients grow when the optimizer's values change from `before` to `after`.
 template <optimizer_policy O>
 float change_of_scale(const O& before, const O& after) {
   return scale_of(after) / scale_of(before);
 }
 
-/// The share of its last direction that it keeps, by either of its names; 0 where it has none.
+/// The share of its last direction that the optimizer keeps in each step: its `momentum` or
+/// `beta1`, or 0 if it has neither.
 template <optimizer_policy O>
 double momentum_of([[maybe_unused]] const O& values) {
   if constexpr (requires { values.momentum; }) {
@@ -175,7 +184,8 @@ double momentum_of([[maybe_unused]] const O& values) {
   }
 }
 
-/// Throws usage_error where ranks send momenta, and the optimizer would make a momentum of those.
+/// Throws usage_error if the compressor sends each rank's momentum and the optimizer would keep a
+/// momentum of those.
 template <class Compression, optimizer_policy O>
 void expect_one_momentum(const O& values) {
   if (facts::keeps_momentum<Compression> && momentum_of(values) != 0) {
@@ -185,8 +195,9 @@ void expect_one_momentum(const O& values) {
   }
 }
 
-/// Throws usage_error where what `Compression` has left out of momenta would wait, for from `step`
-/// on gradients were exchanged again.
+/// Throws usage_error if the change of values from `was` to `wanted` would have ranks exchange
+/// gradients again from `step` on. What `Compression` has left out of the momenta so far would then
+/// stay unsent.
 template <class Compression, optimizer_policy O>
 void expect_momenta_go_on([[maybe_unused]] const O& was, [[maybe_unused]] const O& wanted,
                           [[maybe_unused]] std::uint64_t step) {
@@ -200,7 +211,7 @@ void expect_momenta_go_on([[maybe_unused]] const O& was, [[maybe_unused]] const 
   }
 }
 
-/// Throws usage_error for values that the optimizer says it cannot work with.
+/// Throws usage_error for values that the optimizer cannot work with.
 template <optimizer_policy O>
 void expect_values([[maybe_unused]] const O& values) {
   if constexpr (requires { values.expect_values(); }) {

@@ -19,7 +19,7 @@ template <class P>
 concept looks_at_owners = requires {
   &P::among;
 }
-|| !requires { &archetype::beside<P, archetype::owners<P>>::among; };
+|| !requires { &archetype::name_probe<P, archetype::owners<P>>::among; };
 }  // namespace facts
 
 namespace detail {
@@ -34,18 +34,17 @@ concept among = requires(
 };
 }  // namespace detail
 
-/// A partition says how a bucket is cut.
+/// A partition says how a bucket is cut into chunks.
 ///
-/// `piece_ends(elements)`: one past the last element of each piece, ascending, the last one
-/// `elements`; a bucket without elements is one empty piece.
-///
-/// `among(owners)`, optional: the same policy where so many ranks own chunks: an architecture's
-/// servers, or 1.
+/// * `piece_ends(elements)`: returns the index one past the last element of each piece, ascending;
+///   the last one is `elements`. A bucket without elements is one empty piece.
+/// * `among(owners)`, optional: returns the same policy for a job in which that many ranks own
+///   chunks: the architecture's servers, or 1.
 template <class P>
 concept partition_policy =
     std::same_as<typename P::role, role::partition> && detail::piece_ends<P> && detail::among<P>;
 
-/// A partition where so many ranks own chunks.
+/// The partition policy for a job in which `owners` ranks own chunks.
 template <partition_policy P>
 constexpr P among(const P& partition, int owners) {
   if constexpr (facts::looks_at_owners<P>) {

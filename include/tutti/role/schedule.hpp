@@ -21,8 +21,9 @@ template <class S>
 concept plans_options = requires {
   &S::planned;
 }
-|| !requires { &archetype::beside<S, archetype::planning<options_of<S>>>::planned; };
-/// An exchange has two halves, and `S::second_half` says when the second begins.
+|| !requires { &archetype::name_probe<S, archetype::planning<options_of<S>>>::planned; };
+/// Whether exchanges are split in two halves. `S::second_half` then says when each second half
+/// begins.
 template <class S>
 constexpr bool splits_phases = requires {
   typename S::second_half;
@@ -46,7 +47,8 @@ concept makes_an_order = requires(State& state, const plan& made,
   state.released(which);
   { state.next() } -> std::same_as<std::optional<std::uint32_t>>;
 };
-/// Where it limits flights, whoever has the order from elsewhere takes credit.
+/// A schedule that limits what is in flight must also serve a caller that takes the order of
+/// launches from another rank: it tells whether there is credit for a chunk, and takes that credit.
 template <class S>
 concept gives_credit =
     requires(std::conditional_t<S::limits_in_flight, typename S::state, archetype::window>& state,
@@ -81,24 +83,30 @@ concept planned = requires(std::conditional_t<facts::plans_options<S>, S, planni
 };
 }  // namespace detail
 
-/// A schedule says what goes next, and how much at once. Its `state` is a machine without input or
-/// output: events in, chunks to start out. Nothing in it may allocate after construction.
+/// A schedule says which chunk is launched next and how much may be in flight at a time. Its
+/// `state` is a machine without input or output: it is told events and returns chunks to start. It
+/// must not allocate memory after construction.
 ///
-/// * `limits_in_flight`: a ready chunk may have to wait for the bytes of others to leave.
-/// * `static_order`: the order is known from the plan, whatever becomes ready first.
-/// * `holds_back`, optional: a full bucket may have to wait until others are full.
-/// * `crosses_iterations`, optional: its order serves the next forward pass, which begins before
-///   all has arrived; with any other a step ends with a barrier, as its systems do.
-/// * `state(plan, options)`; `ready(bucket)`: all tensors of a bucket have their gradient;
-///   `released(chunk)`: its bytes have left; `next()`: the chunk to start now, if any, whose credit
-///   is then taken.
-/// * where it limits flights, for whoever has the order from elsewhere: `admits(chunk)`: there is
-///   credit for it; `take(chunk)`: it goes.
-/// * `planned(options, plan, profile)`, optional: the options, where they leave something to the
-///   job's profile.
-/// * `second_half(plan, options)`, optional: exchanges come in two halves, and this machine says
-///   when the second one of each begins: `half_done()` once for each chunk's first half, `next()`,
-///   `done()`. It is alike on all ranks, so its order follows from the plan.
+/// * `limits_in_flight`: a ready chunk may have to wait until the bytes of others have left this
+///   rank.
+/// * `static_order`: the plan alone determines the order, whatever becomes ready first.
+/// * `holds_back`, optional: a bucket that is full may have to wait until other buckets are full.
+/// * `crosses_iterations`, optional: the order serves the next forward pass, which begins before
+///   all tensors have arrived. With any other schedule a step ends with a barrier, as in the
+///   systems that it is modelled on.
+/// * `state(plan, options)`: the machine. `ready(bucket)`: all tensors of the bucket have their
+///   gradient. `released(chunk)`: the chunk's bytes have left. `next()`: returns the chunk to start
+///   now, if any, and takes its credit.
+/// * `admits(chunk)` and `take(chunk)`, where it limits what is in flight, for a caller that takes
+///   the order from another rank: `admits` returns whether there is credit for the chunk, and
+///   `take` takes it.
+/// * `planned(options, plan, profile)`, optional: returns the options with those filled in that
+///   were left to the job's profile.
+/// * `second_half(plan, options)`, optional: exchanges are split in two halves, and this machine
+///   says when each second half begins. It is told `half_done()` once for each chunk's first half
+///   and `done()` for each second half that has ended; `next()` returns the chunk whose second half
+///   begins now, if any. The machine must decide alike on all ranks, so its order follows from the
+///   plan.
 template <class S>
 concept schedule_policy = std::same_as<typename S::role, role::schedule> && requires {
   { S::limits_in_flight } -> std::convertible_to<bool>;

@@ -26,13 +26,13 @@ namespace role {
 struct transport {};
 }  // namespace role
 
-/// What a transport counted since it was made; payload bytes, at the endpoint.
+/// What a transport has counted since it was made: bytes of payload and messages sent by its rank.
 struct traffic {
   std::uint64_t bytes_sent{};
   std::uint64_t messages_sent{};
 };
 
-/// Counts what one thread at a time sends; any thread may read it meanwhile.
+/// Counts what is sent, by one thread at a time. Any thread may read the counts meanwhile.
 class traffic_counter {
  public:
   void add(std::uint64_t bytes, std::uint64_t messages = 1) {
@@ -49,12 +49,12 @@ class traffic_counter {
   std::atomic<std::uint64_t> messages_{0};
 };
 
-/// Adds or copies received bytes: called on the transport's queue as fold(queue, into, from,
-/// bytes).
+/// A fold that copies received bytes. A fold is called on the transport's queue, as fold(queue,
+/// into, from, bytes), and combines received bytes with those that are there.
 ///
-/// A fold that may also be called piece by piece, on pieces that are a multiple of `unit` bytes
-/// (at most 64, a power of two), says so by that constant; the transport may then fold what has
-/// come while the rest is on its way.
+/// A fold that may also be called piece by piece states `unit`: pieces are then multiples of that
+/// many bytes, a power of two of at most 64. The transport may fold pieces that have come while the
+/// rest of a message is on its way.
 struct copy_bytes {
   static constexpr std::size_t unit = 1;
 
@@ -70,28 +70,30 @@ concept piecewise_fold = requires {
 }
 &&64 % Fold::unit == 0;
 
-/// A transport moves bytes between ranks; one object is one rank's end of it.
+/// A transport moves bytes between ranks. One object is one rank's end of it.
 ///
-/// * Operations begin when called and are awaited, together or later, by one coroutine: `send`,
-///   `receive` (copies), `receive_fold` (combines with what is there, out of the peer's memory
-///   where that can be read), `receive_loan` (a view that is given back when it is destroyed),
-///   `receive_any` (a loan from whoever sends on a channel), and the pairs `exchange` and
-///   `exchange_fold`. Memory of an operation belongs to it until it completes.
-/// * Messages of one (peer, tag) arrive in the order sent. Sizes must agree at both ends; but a
-///   loan on the coded channel may be of a shorter message, and shows how long it is.
-/// * `poll` makes progress without blocking and says whether there was any; completed operations
+/// * An operation begins when it is called and is awaited by one coroutine, then or later: `send`;
+///   `receive` (copies); `receive_fold` (combines a message with what is in the receiver's memory,
+///   and reads the peer's memory where it can); `receive_loan` (returns a view of the message,
+///   which is given back when it is destroyed); `receive_any` (a loan from whoever sends on a
+///   channel); and the pairs `exchange` and `exchange_fold`, each a send and a receive. The memory
+///   of an operation belongs to it until it completes.
+/// * Messages of one (peer, tag) arrive in the order in which they were sent. The sizes must agree
+///   at both ends, but a loan on the coded channel may be of a shorter message, and shows how long
+///   it is.
+/// * `poll` makes progress without blocking and returns whether there was any. Completed operations
 ///   put their coroutine on `ready_coroutines()`.
-/// * `fail` ends every pending receive with an exception and refuses new operations; what peers
-///   sent is refused, so that they fail too. `abort` tells every rank why, and all fail.
-///   Coroutines resume with the exception only when `in_flight`, the operations that have not yet
-///   come back, is 0. Call `fail` and `poll` between resumptions, never inside a coroutine.
-/// * `now` and `sleep` keep the transport's clock, wall or virtual.
-/// * Where time is not virtual, `idle(idle_polls)` is a moment of waiting after so many polls in a
-///   row that brought nothing: it spins or yields and answers 0, or answers for how many seconds to
-///   sleep before the next poll, which is all it does from `naps_from` on. A second argument says
-///   whether anybody waits meanwhile (urgency). Any thread may call it.
-/// * `host_of(rank)` is the number of the host that a rank lives on: ranks with one number share
-/// it.
+/// * `fail` ends every pending receive with an exception and refuses new operations. It also
+///   refuses what peers have sent, so that they fail too. `abort` tells every rank the reason, and
+///   all fail. Coroutines resume with the exception only when `in_flight`, the number of operations
+///   that have not yet come back, is 0. Call `fail` and `poll` between resumptions, never inside a
+///   coroutine.
+/// * `now` and `sleep` use the transport's clock, which is a real or a virtual one.
+/// * Where time is not virtual, `idle(idle_polls)` waits a moment after that many polls in a row
+///   that brought nothing. It spins or yields and returns 0, or it returns for how many seconds the
+///   caller should sleep before the next poll; from `naps_from` polls on it does only that. A
+///   second argument says whether anybody waits meanwhile (urgency). Any thread may call it.
+/// * `host_of(rank)` is the number of the rank's host: ranks with the same number share a host.
 template <class T>
 concept transport_policy = std::same_as<typename T::role, role::transport> &&
     device_queue<typename T::queue_type> &&
@@ -119,13 +121,14 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   { constant.counted() } -> std::same_as<traffic>;
 };
 
-/// Who wants what the next poll may bring.
+/// Whether anybody waits for what the next poll may bring.
 enum class urgency {
-  waited_for,  ///< somebody who does nothing else
-  unhurried,   ///< nobody of this rank yet: the model computes, and wants the core
+  waited_for,  ///< a thread waits for it and does nothing else
+  unhurried,   ///< no thread of this rank waits yet: the model computes and needs the core
 };
 
-/// Polls in a row without anything after which a transport's `idle` only answers how long to sleep.
+/// The number of polls in a row without progress from which on a transport's `idle` only returns
+/// how long to sleep.
 inline constexpr std::size_t naps_from = 20000;
 
 /// Waits a moment after `idle_polls` polls in a row that brought nothing.
@@ -136,7 +139,7 @@ void rest(Transport& world, std::size_t idle_polls) {
   }
 }
 
-/// The rank is a process of its own, as under mpirun, and not one thread of several.
+/// Whether the rank is a process of its own, as under mpirun, and not one of several threads.
 template <class Transport>
 bool is_a_process(const Transport& world) {
   if constexpr (requires { world.is_a_process(); }) {
@@ -146,7 +149,8 @@ bool is_a_process(const Transport& world) {
   }
 }
 
-/// How many ranks live on this rank's host, itself included. Cost: a look at every rank.
+/// The number of ranks on this rank's host, itself included. Cost: a call of `host_of` for every
+/// rank.
 template <class Transport>
 int ranks_here(const Transport& transport) {
   int count = 0;
@@ -156,18 +160,20 @@ int ranks_here(const Transport& transport) {
   return count;
 }
 
-/// Ranks can show each other something: `rendezvous(tag, bytes)` shows up to 56 bytes to every rank
-/// and completes when all have shown theirs. A rank that fails keeps what they point to until the
-/// last answer of a `rendezvous` is destroyed; so no coroutine keeps one over another await.
+/// A transport over which ranks can show each other a few bytes: `rendezvous(tag, bytes)` shows up
+/// to 56 bytes to every rank and completes when all ranks have shown theirs. The bytes may hold
+/// pointers: a rank that fails keeps the memory they point to until the last result of a
+/// `rendezvous` is destroyed. So a coroutine must not keep such a result over another await.
 template <class T>
 concept has_rendezvous = requires(T& transport, tag where, std::span<const std::byte> bytes) {
   transport.rendezvous(where, bytes);
 };
 
-/// Ranks may share some memory, if they run on one host: `may_rendezvous_at(tag)` says whether
-/// there is a rendezvous on it, the same on every rank; `place_of(bytes)` where this rank's bytes
-/// lie, in block 0 if nobody else reaches them, and `at(rank, place)` where this rank sees a place
-/// that `rank` has.
+/// A transport over which ranks may share some memory, if they run on one host.
+/// `may_rendezvous_at(tag)` returns whether a rendezvous on that tag is possible, the same on every
+/// rank. `place_of(bytes)` returns where this rank's bytes lie in shared memory, in block 0 if no
+/// other rank reaches them. `at(rank, place)` returns where this rank sees that place of `rank`'s
+/// memory.
 template <class T>
 concept has_host_memory = has_rendezvous<T> &&
     requires(const T& transport, tag where, std::span<const std::byte> bytes) {
@@ -175,46 +181,50 @@ concept has_host_memory = has_rendezvous<T> &&
   { transport.at(0, transport.place_of(bytes)) } -> std::same_as<std::byte*>;
 };
 
-/// Ranks can read each other's memory, wherever it lies: a rendezvous may show a pointer.
+/// A transport over which ranks can read each other's memory, wherever it lies, so that a
+/// rendezvous may show pointers.
 template <class T>
 concept has_addressable_peers = has_rendezvous<T> && !has_host_memory<T>;
 
-/// The transport's own all-reduce. Every rank must start them in the same order.
+/// A transport with an all-reduce of its own. Every rank must start such all-reduces in the same
+/// order.
 template <class T>
 concept has_all_reduce = requires(T& transport, tag where, std::span<float> data) {
   transport.all_reduce(where, data);
 };
 
-/// The queue moves the messages of the data channel, and an operation is complete once enqueued:
-/// the host waits for no peer. Messages of two ranks carry no tags and match in the order in which
-/// both enqueue them. So every rank starts chunks in one order, a coroutine begins whatever must
-/// move together before it awaits the first of it, and all else, in host memory, takes other
-/// channels.
+/// A transport whose queue moves the messages of the data channel. An operation is complete once it
+/// is enqueued, so the host waits for no peer. Messages of two ranks carry no tags, and match in
+/// the order in which both ranks enqueue them. So every rank must start chunks in the same order,
+/// and a coroutine must begin all messages that move together before it awaits the first of them.
+/// Messages in host memory use the other channels.
 ///
-/// `failure()`: why this rank's part has ended, or null; the queue then comes to its end with
-/// anything in the memory of its messages. `complaint()`: what the library reports that moves them,
-/// or nothing; peers may know more. `troubled()`: one of them says something, for any thread.
+/// `failure()` returns why this rank's part has ended, or null; the queue then runs to its end with
+/// undefined bytes in place of messages. `complaint()` returns what the library that moves the
+/// messages reports, or an empty string; peers may know more. `troubled()` returns whether either
+/// of these has something to report, and any thread may call it.
 template <class T>
 concept is_stream_ordered = T::completes_when_enqueued;
 
-/// Messages leave by the host's hand, when it sees that the queue has written them. A gradient is
-/// ready there when it has been written: a chunk that began earlier would hold up, on the queue,
-/// what other chunks receive.
+/// A transport whose host sends a message once it sees that the queue has written it. The engine
+/// takes a gradient as ready only when the queue has written it, because a chunk that began earlier
+/// would delay, on the queue, what other chunks receive.
 template <class T>
 concept sends_what_is_written = T::sends_what_is_written;
 
-/// Time is virtual, kept by the loop that runs the ranks: nothing may block. A transport that has
-/// `in_real_time()` beside this fact says by it, when it runs, whether time is real after all.
+/// A transport whose time is virtual and kept by the loop that runs the ranks, so that nothing may
+/// block. One that has `in_real_time()` beside this fact says there, at run time, whether its time
+/// is real after all.
 template <class T>
 concept has_virtual_time = T::virtual_time;
 
-/// Callers may block, on some rank of such a transport at least.
+/// A transport on which callers may block, on some ranks at least.
 template <class T>
 concept may_be_in_real_time = !has_virtual_time<T> || requires(const T& world) {
   { world.in_real_time() } -> std::same_as<bool>;
 };
 
-/// Callers may block on this rank.
+/// Whether callers may block on this rank.
 template <class Transport>
 bool in_real_time(const Transport& world) {
   if constexpr (may_be_in_real_time<Transport> && has_virtual_time<Transport>) {
@@ -224,8 +234,8 @@ bool in_real_time(const Transport& world) {
   }
 }
 
-/// Nobody polls for this rank any more: where time is real, and its transport can, what peers send
-/// it comes back to them.
+/// Says that nobody polls for this rank any more. If time is real and the transport supports it,
+/// messages that peers send to this rank are refused from now on and returned to them.
 template <class Transport>
 void leave(Transport& world) {
   if constexpr (requires { world.leave(); }) {
@@ -235,11 +245,11 @@ void leave(Transport& world) {
   }
 }
 
-/// How long a rank that has failed waits for what is in its peers' hands.
+/// How long a rank that has failed waits for its memory that peers are still using.
 inline constexpr seconds settle_time = 5;
 
-/// Says the sentence and ends the job: memory of this rank's is in the hands of a peer that does
-/// not answer.
+/// Prints the sentence and ends the job, because a peer that does not answer is still using this
+/// rank's memory.
 template <class Transport>
 [[noreturn]] void abandon(const Transport& transport, const std::string& sentence) {
   if constexpr (requires { transport.abort_job(sentence); }) {
@@ -252,8 +262,8 @@ template <class Transport>
 template <class Endpoint>
 class group_endpoint;
 
-/// A transport seen by one coroutine of one chunk: the same verbs, with the tag filled in.
-/// Cheap to copy; collectives and architectures know nothing else of the network.
+/// A transport as one coroutine of one chunk sees it: the same verbs, with the tag filled in. It is
+/// cheap to copy. Collectives and architectures know nothing else of the network.
 template <class Transport>
 class endpoint {
  public:
@@ -269,20 +279,22 @@ class endpoint {
   seconds now() const { return transport_->now(); }
   tag where() const { return where_; }
 
-  /// This chunk as a coroutine sees it that runs beside this one.
+  /// The endpoint for a coroutine of the same chunk that runs concurrently with this one.
   endpoint lane(std::uint32_t lane) const {
     return endpoint(*transport_, tag{where_.channel, where_.chunk, lane});
   }
 
-  /// This chunk on another channel.
+  /// The endpoint of the same chunk on another channel.
   endpoint on(channel other) const {
     return endpoint(*transport_, tag{other, where_.chunk, where_.lane});
   }
 
-  /// This chunk among some of the ranks, all of whom take the same list; see group_endpoint.
+  /// The endpoint of the same chunk among some of the ranks, all of whom pass the same list; see
+  /// group_endpoint.
   group_endpoint<endpoint> group(std::span<const int> ranks) const { return {*this, ranks}; }
 
-  /// Begins a task that goes on beside the caller, who awaits it before it ends.
+  /// Starts a task that runs concurrently with the caller, who must await it before the caller
+  /// ends.
   void start(task& beside) const {
     static_assert(
         !is_stream_ordered<Transport>,
@@ -316,7 +328,7 @@ class endpoint {
   auto rendezvous(std::span<const std::byte> bytes) const requires has_rendezvous<Transport> {
     return transport_->rendezvous(where_, bytes);
   }
-  /// There is a rendezvous on this tag, and memory may be shared; see has_host_memory.
+  /// Whether a rendezvous on this tag is possible and memory may be shared; see has_host_memory.
   bool may_rendezvous() const requires has_host_memory<Transport> {
     return transport_->may_rendezvous_at(where_);
   }
@@ -336,11 +348,12 @@ class endpoint {
   tag where_;
 };
 
-/// An endpoint among some ranks of another, its members, who are numbered by their place in a list
-/// that outlives it: a collective runs inside as if nobody else were there. Messages keep the
-/// endpoint's tag, so what two members tell each other inside and outside follow in one order. What
-/// takes every rank of the transport, its own all-reduce or a rendezvous, is not offered; a loan's
-/// peer is the rank of the whole.
+/// An endpoint among some ranks of another endpoint. These members are numbered by their place in a
+/// list, which must outlive this object. A collective runs over it as if there were no other ranks.
+/// Messages keep the endpoint's tag, so messages between two members inside and outside the group
+/// arrive in one common order. Operations of every rank of the transport, its own all-reduce and
+/// the rendezvous, are not offered. A loan's `peer()` is the rank in the whole, not the member's
+/// number.
 template <class Endpoint>
 class group_endpoint {
  public:
@@ -396,7 +409,7 @@ class group_endpoint {
   int rank_;
 };
 
-/// What collectives may ask of the network: an `endpoint`, or a group of one.
+/// What collectives may use of the network: an `endpoint`, or a group of one.
 template <class E>
 concept message_endpoint = std::copy_constructible<E> && device_queue<typename E::queue_type> &&
     requires(const E self, int peer, std::span<std::byte> in, std::span<const std::byte> out,

@@ -9,15 +9,15 @@
 
 namespace tutti::kernels {
 
-/// One step of Adam on every element.
+/// The constants of one step of Adam, the same for every element.
 struct adam_step {
-  float keep{};             ///< share of the first moment that stays: beta1
-  float take{};             ///< share of the gradient that it takes in: 1 - beta1
-  float keep_squares{};     ///< beta2, of the second moment
-  float take_squares{};     ///< 1 - beta2
-  float rate{};             ///< along the first moment: its bias correction is in it
-  float root_factor{};      ///< of the second moment's root: its bias correction
-  float epsilon{};          ///< added to that root
+  float keep{};             ///< beta1: share of the first moment that stays
+  float take{};             ///< 1 - beta1: share of the gradient that it takes in
+  float keep_squares{};     ///< beta2: share of the second moment that stays
+  float take_squares{};     ///< 1 - beta2: share of the squared gradient that it takes in
+  float rate{};             ///< factor of the first moment: learning rate and bias correction
+  float root_factor{};      ///< factor of the second moment's root: its bias correction
+  float epsilon{};          ///< added to the corrected root
   float added_parameter{};  ///< share of the parameter that is added to its gradient
   float kept_parameter{1};  ///< share of the parameter that stays, whatever its gradient
 };
@@ -28,8 +28,9 @@ TUTTI_HD inline float root(float value) {
 #if defined(__CUDA_ARCH__)
   return __fsqrt_rn(value);
 #else
-  // Of <cmath>, which compilers read for longer than all optimizers, only this. Loops over it are
-  // made of vectors where -fno-math-errno says that nobody looks at errno, as tutti's targets do.
+  // A builtin, because <cmath> takes compilers longer to read than all optimizers together. Loops
+  // over it are vectorised only under -fno-math-errno, which tutti's targets pass: it says that
+  // nobody reads errno.
   return __builtin_sqrtf(value);
 #endif
 }
@@ -41,8 +42,8 @@ TUTTI_HD inline float quotient(float a, float b) {
 #endif
 }
 
-/// The way that a parameter goes, `m` over the root of `v`.
-TUTTI_HD inline float adam_way(const adam_step& values, float m, float v) {
+/// Returns what a step subtracts from a parameter: rate * m / (sqrt(v) * root_factor + epsilon).
+TUTTI_HD inline float adam_change(const adam_step& values, float m, float v) {
   return product(values.rate, quotient(m, product(root(v), values.root_factor) + values.epsilon));
 }
 
@@ -51,22 +52,23 @@ struct adam : adam_step {
     g += product(added_parameter, x);
     m = product(keep, m) + product(take, g);
     v = product(keep_squares, v) + product(take_squares, product(g, g));
-    x = product(kept_parameter, x) - adam_way(*this, m, v);
+    x = product(kept_parameter, x) - adam_change(*this, m, v);
   }
 };
 
 struct adam_along : adam_step {
   TUTTI_HD void operator()(float& x, float m, float v) const {
-    x = product(kept_parameter, x) - adam_way(*this, m, v);
+    x = product(kept_parameter, x) - adam_change(*this, m, v);
   }
 };
 
 }  // namespace element
 
-/// With g' = g + added_parameter * x: m = keep * m + take * g',
-/// v = keep_squares * v + take_squares * g'^2, and
-/// x = kept_parameter * x - rate * m / (sqrt(v) * root_factor + epsilon). Each product, sum,
-/// quotient and root is rounded.
+/// Takes one step of Adam, with g' = g + added_parameter * x:
+///   m = keep * m + take * g'
+///   v = keep_squares * v + take_squares * g'^2
+///   x = kept_parameter * x - rate * m / (sqrt(v) * root_factor + epsilon)
+/// Each product, sum, quotient and root is rounded.
 template <host_queue Queue>
 void adam(Queue& queue, std::span<float> x, std::span<float> m, std::span<float> v,
           std::span<const float> g, const adam_step& values) {
@@ -82,7 +84,8 @@ void adam(Queue& queue, std::span<float> x, std::span<float> m, std::span<float>
 void adam(cuda::stream& queue, std::span<float> x, std::span<float> m, std::span<float> v,
           std::span<const float> g, const adam_step& values);
 
-/// x = kept_parameter * x - rate * m / (sqrt(v) * root_factor + epsilon), both moments as they are.
+/// x = kept_parameter * x - rate * m / (sqrt(v) * root_factor + epsilon), leaving both moments as
+/// they are.
 template <host_queue Queue>
 void adam_along(Queue& queue, std::span<float> x, std::span<const float> m,
                 std::span<const float> v, const adam_step& values) {

@@ -9,29 +9,29 @@
 #include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// Two vectors are added so that what they have in common counts once: the sum where they are
-// orthogonal, the mean where they are equal.
+// Adds two vectors so that what they have in common counts once: the result is their sum if they
+// are orthogonal, and their mean if they are equal.
 namespace tutti::kernels {
 
-/// The products of two vectors that their adaptive sum needs.
+/// The inner products of two vectors that their adaptive sum needs.
 struct inner_products {
   double dot{};     ///< of one with the other
   double first{};   ///< of the first with itself
   double second{};  ///< of the second with itself
 };
 
-/// Which of the two vectors one is.
+/// Which of the two vectors of an adaptive sum an operand is.
 enum class operand { first, second };
 
 namespace element {
 
-/// What a vector is multiplied by: 1 where it is as good as zero.
+/// Returns the factor of a vector in the adaptive sum: 1 if the vector is as good as zero.
 TUTTI_HD inline double adaptive_weight(double dot, double square) {
   constexpr double as_good_as_zero = 0x1p-511;  // its square is the least normal double
   return square < as_good_as_zero ? 1.0 : 1.0 - dot / square * 0.5;
 }
 
-/// In double, rounded once.
+/// The weighted sum of two numbers, in double and rounded once.
 struct weighted_sum {
   double of_one;
   double of_other;
@@ -41,7 +41,8 @@ struct weighted_sum {
   }
 };
 
-/// Of the operand at `place`, then of the other one.
+/// Returns the adaptive sum's weights: first that of the operand at `place`, then that of the other
+/// one.
 TUTTI_HD inline weighted_sum weighted_by(const inner_products& all, operand place) {
   const double of_first = adaptive_weight(all.dot, all.first);
   const double of_second = adaptive_weight(all.dot, all.second);
@@ -49,7 +50,7 @@ TUTTI_HD inline weighted_sum weighted_by(const inner_products& all, operand plac
                                  : weighted_sum{of_second, of_first};
 }
 
-/// Both vectors' products at one place; a device's term.
+/// The three products of the vectors' elements at one place, which a device adds up.
 struct products_at {
   const float* one;
   const float* other;
@@ -74,7 +75,7 @@ struct exact_product {
   }
 };
 
-/// A device's element: there the products are known to the queue alone.
+/// Adds an element adaptively on a device, where only the queue knows the products.
 struct add_adaptively {
   const inner_products* known;
   operand place;
@@ -95,15 +96,15 @@ struct add_products {
 
 }  // namespace element
 
-/// *result becomes the products of two vectors of one length, added in double in a fixed order. A
-/// product of two floats is exact. A device's order is another, which is CUB's.
+/// *result becomes the inner products of two vectors of one length, added in double in a fixed
+/// order. Each product of two floats is exact. A device adds in CUB's order instead.
 /// Cost: one read of both.
 template <host_queue Queue>
 void multiply(Queue& queue, std::span<const float> first, std::span<const float> second,
               inner_products* result) {
   queue.run([=] {
     widest([=] {
-      constexpr std::size_t block = 2048;  // both stay in the first-level cache for three sums
+      constexpr std::size_t block = 2048;  // parts stay in the first-level cache for three sums
       inner_products sum;
       for (std::size_t begin = 0; begin < first.size(); begin += block) {
         const std::size_t n = std::min(block, first.size() - begin);
@@ -120,7 +121,7 @@ void multiply(Queue& queue, std::span<const float> first, std::span<const float>
 void multiply(cuda::stream& queue, std::span<const float> first, std::span<const float> second,
               inner_products* result);
 
-/// into[i] += from[i], each of the three.
+/// into[i] += from[i], for each of the three products.
 template <host_queue Queue>
 void add_products(Queue& queue, std::span<inner_products> into,
                   std::span<const inner_products> from) {
@@ -133,12 +134,13 @@ void add_products(Queue& queue, std::span<inner_products> into,
 void add_products(cuda::stream& queue, std::span<inner_products> into,
                   std::span<const inner_products> from);
 
-// Not compiled for wider vectors, where a processor would offer to round a product and a sum once:
-// what comes out does not depend on the processor.
+// The loop below is not compiled for wider vectors, because processors with these could round a
+// product and a sum only once, and the result must not depend on the processor.
 
-/// into[i] = (1 - dot / (2 a)) * into[i] + (1 - dot / (2 b)) * from[i], in double, rounded once,
-/// where `into` is the operand at `place` of the `known` products, a its product with itself, and b
-/// that of the other one. The products may be of longer vectors, of which these are parts.
+/// into[i] = (1 - dot / (2 a)) * into[i] + (1 - dot / (2 b)) * from[i], in double and rounded once.
+/// `into` is the operand at `place` of the `known` products, a is its product with itself, and b
+/// that of the other operand. The products may be those of longer vectors, of which these are
+/// parts.
 template <host_queue Queue>
 void add_adaptively(Queue& queue, std::span<float> into, std::span<const float> from,
                     const inner_products* known, operand place) {

@@ -12,8 +12,8 @@
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// Each kernel is said twice: for a queue of host code, and for a stream of CUDA's, whose definition
-// lies in cuda/ and in the library tutti::cuda. Spans are then of the device's memory.
+// Each kernel is declared twice: for a queue of host code, and for a CUDA stream. The definition of
+// the latter lies in cuda/ and in the library tutti::cuda, and its spans are device memory.
 namespace tutti::kernels {
 
 /// into[i] += from[i]: the reduction of every collective.
@@ -51,16 +51,16 @@ void add_everywhere(std::array<float*, Count> all, std::size_t begin, std::size_
 
 }  // namespace detail
 
-/// all[…][i] become all[0][i] + all[1][i] + …, added in that order: one pass over arrays of `n`
-/// floats that do not overlap, where adding and then copying would be two. More than four are more
-/// streams than a core's prefetchers follow. A host's alone: only there are peers' arrays
-/// addressed.
+/// Sets all[…][i] to all[0][i] + all[1][i] + …, added in that order, in arrays of `n` floats that
+/// do not overlap. It takes one pass over them, where adding and then copying would take two. At
+/// most four arrays, because more would be more streams than a core's prefetchers follow. It runs
+/// only on hosts, because only there can the arrays of peers be addressed.
 template <std::size_t Count, host_queue Queue>
 requires(Count <= 4) void add_everywhere(Queue& queue, std::array<float*, Count> all,
                                          std::size_t n) {
   queue.run([=] {
     widest([=] {
-      // From a cache line's begin, so that no vector lies in two: a quarter faster.
+      // Begins at a cache line, so that no vector lies in two lines, which is a quarter faster.
       const std::size_t into_line = reinterpret_cast<std::uintptr_t>(all[0]) / sizeof(float) % 16;
       const std::size_t before = std::min(n, (16 - into_line) % 16);
       detail::add_everywhere(all, 0, before);
@@ -82,8 +82,8 @@ void scale(Queue& queue, std::span<float> data, float factor) {
 }
 void scale(cuda::stream& queue, std::span<float> data, float factor);
 
-// Not compiled for wider vectors, where a processor would offer to round a product and a sum once:
-// ranks on different processors must agree.
+// The loops below that multiply and add are not compiled for wider vectors: processors with these
+// could round a product and a sum only once, but ranks on different processors must agree.
 
 /// into[i] += factor * from[i], rounded twice.
 template <host_queue Queue>
@@ -97,8 +97,8 @@ void add_scaled(Queue& queue, std::span<float> into, std::span<const float> from
 void add_scaled(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                 float factor);
 
-/// into[i] = keep * into[i] + take * from[i]: a moving average. Both factors are the caller's, for
-/// a float's complement is not the complement's float.
+/// into[i] = keep * into[i] + take * from[i]: a moving average. The caller gives both factors,
+/// because 1 - keep, computed in floats, is not always the float nearest to the exact complement.
 template <host_queue Queue>
 void blend(Queue& queue, std::span<float> into, std::span<const float> from, float keep,
            float take) {
@@ -111,7 +111,7 @@ void blend(Queue& queue, std::span<float> into, std::span<const float> from, flo
 void blend(cuda::stream& queue, std::span<float> into, std::span<const float> from, float keep,
            float take);
 
-/// one[i] and other[i] change places. The arrays are equally long and do not overlap.
+/// Exchanges one[i] and other[i]. The arrays are equally long and do not overlap.
 template <host_queue Queue>
 void swap(Queue& queue, std::span<float> one, std::span<float> other) {
   queue.run([=] {
@@ -122,7 +122,7 @@ void swap(Queue& queue, std::span<float> one, std::span<float> other) {
 }
 void swap(cuda::stream& queue, std::span<float> one, std::span<float> other);
 
-/// data[i] = 0 - data[i], so that zero stays +0.
+/// data[i] = 0 - data[i], so that zeros become +0.
 template <host_queue Queue>
 void negate(Queue& queue, std::span<float> data) {
   queue.run([=] {
@@ -137,7 +137,7 @@ void negate(cuda::stream& queue, std::span<float> data);
 
 namespace detail {
 
-/// out[i] = inputs[0][i] + inputs[1][i] + …, all of them at once; `out` may be one of them.
+/// out[i] = inputs[0][i] + inputs[1][i] + …, in one loop; `out` may be one of the inputs.
 template <std::size_t... Input>
 void sum_at_once(std::span<float> out, const float* const* inputs, std::index_sequence<Input...>) {
   const std::array<const float*, sizeof...(Input)> from{inputs[Input]...};
@@ -152,7 +152,8 @@ void sum_at_once(std::span<float> out, const float* const* inputs, std::index_se
   }
 }
 
-/// A block of the sum stays in the first-level cache while the inputs are added to it.
+/// Adds the inputs in this order, too, but block by block: a block of the sum stays in the
+/// first-level cache while one input after the other is added to it.
 inline void sum_in_blocks(std::span<float> out, std::span<const float* const> inputs) {
   constexpr std::size_t block = 1024;
   std::array<float, block> partial;
@@ -190,7 +191,7 @@ void sum(Queue& queue, std::span<float> out, std::span<const float* const> input
           return detail::sum_at_once(out, inputs.data(), std::make_index_sequence<3>());
         case 4:
           return detail::sum_at_once(out, inputs.data(), std::make_index_sequence<4>());
-        default:  // none, one, or more streams than a core's prefetchers follow
+        default:  // none, one, or more inputs than a core's prefetchers follow
           return detail::sum_in_blocks(out, inputs);
       }
     });
@@ -198,12 +199,12 @@ void sum(Queue& queue, std::span<float> out, std::span<const float* const> input
 }
 void sum(cuda::stream& queue, std::span<float> out, std::span<const float* const> inputs);
 
-// A mean is added up in double and rounded once. A device adds in an order of its own, which is
-// CUB's, for the host's has one thread do a sixteenth of the work: the two means are the same float
-// unless the exact one lies within the doubles' rounding of a float's, and then they are
-// neighbours.
+// A mean is added up in double and rounded once. A device adds in CUB's order, because in the
+// host's order each thread would do a sixteenth of the work. The two means are the same float, or
+// neighbours if the exact mean lies so close to a rounding boundary of floats that the rounding of
+// doubles decides.
 
-/// *result becomes the mean of |input[i]|; 0 if there are none.
+/// *result becomes the mean of |input[i]|; 0 if there are no elements.
 template <host_queue Queue>
 void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] {
@@ -215,7 +216,7 @@ void mean_magnitude(Queue& queue, std::span<const float> input, float* result) {
 }
 void mean_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 
-/// into[i] += from[i], and *result becomes the mean of |into[i]|: one pass.
+/// into[i] += from[i], and *result becomes the mean of |into[i]|, in one pass.
 template <host_queue Queue>
 void add_and_mean_magnitude(Queue& queue, std::span<float> into, std::span<const float> from,
                             float* result) {

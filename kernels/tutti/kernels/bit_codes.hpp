@@ -14,14 +14,16 @@
 
 namespace tutti::kernels {
 
-// An element has one of a few values and a code of one, two or four bits for it. Neighbours share a
-// byte, the first in its most significant bits, and the last word of 32 bits is filled up with
-// zeros.
+// An element has one of a few values, and a code of one, two or four bits for it. Neighbouring
+// elements share a byte, the first in its most significant bits, and the last word of 32 bits is
+// filled up with zeros.
 //
-// A code says its `bits`, the code `of(value)` and what one is `worth`; `turned` is 3 where a
-// word's bytes stand the other way around. `here()` is the code with what it looks up in memory.
+// A code type has `bits`, the code `of(value)`, and what a code is `worth`. `turned` is 3 if the
+// bytes of a word are stored in reverse order, else 0. `here()` returns the code with what it has
+// to look up in memory.
 
-/// MXNet's: 1 from above the threshold on, worth 1; 0 elsewhere, worth -1. NaN is 0.
+/// MXNet's code of one bit: 1, worth 1, for values above the threshold; 0, worth -1, for all others
+/// and for NaN.
 struct one_bit_code {
   static constexpr unsigned bits = 1;
   static constexpr std::size_t turned = 0;
@@ -32,8 +34,8 @@ struct one_bit_code {
   TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? 1.0f : -1.0f; }
 };
 
-/// MXNet's: 3 from the threshold on, 2 from its negative down, worth as much; 0 between them, and
-/// of NaN.
+/// MXNet's code of two bits: 3, worth the threshold, for values from the threshold up; 2, worth its
+/// negative, for values from the negative threshold down; 0, worth 0, between them and for NaN.
 struct two_bit_code {
   static constexpr unsigned bits = 2;
   static constexpr std::size_t turned = 0;
@@ -51,8 +53,9 @@ struct two_bit_code {
   }
 };
 
-/// BytePS's, whose words have the first element in their top bit: 1 below zero. Worth the
-/// magnitude, 1 where there is none to look up, or its negative.
+/// BytePS's code of one bit, with the first element in the top bit of a word: 1 for values below
+/// zero. A 0 is worth the magnitude, which is 1 if there is none to look up, and a 1 is worth its
+/// negative.
 struct sign_code {
   static constexpr unsigned bits = 1;
   static constexpr std::size_t turned = 3;
@@ -64,15 +67,16 @@ struct sign_code {
   TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? -looked_up : looked_up; }
 };
 
-/// A floating-point number of a sign and three bits of exponent, E3M0: 1 to 7 is the power of two
-/// that is nearest to a magnitude, of the seven up to the one nearest to what is looked up, 0 is
-/// zero, and 8 more is the negative. Magnitudes half-way between two numbers are worth the greater.
-/// No power is below 2^-125. Where an infinity or NaN is looked up, all is worth NaN.
+/// A floating-point number of a sign and three bits of exponent, E3M0. Codes 1 to 7 are seven
+/// powers of two, up to the one nearest to the magnitude that is looked up; a value gets the one
+/// nearest to its magnitude. 0 is zero, and a negative value's code is 8 more. Magnitudes half-way
+/// between two numbers go to the greater. No power is below 2^-125. If an infinity or NaN is looked
+/// up, all codes are worth NaN.
 struct e3m0_code {
   static constexpr unsigned bits = 4;
   static constexpr std::size_t turned = 0;
   const float* largest;
-  std::uint32_t greatest{};  ///< power's exponent, as a float's bits have it
+  std::uint32_t greatest{};  ///< the greatest power's exponent, as in a float's bits
 
   TUTTI_HD e3m0_code here() const { return {largest, exponent_of(key_of(*largest))}; }
 
@@ -108,7 +112,7 @@ struct e3m0_code {
 template <class Code>
 constexpr std::size_t codes_in_byte = 8 / Code::bits;
 
-/// Bytes of n elements' codes, whole words.
+/// How many bytes the codes of n elements take, in whole words.
 template <class Code>
 constexpr std::size_t code_bytes(std::size_t n) {
   return round_up(n, 4 * codes_in_byte<Code>) / codes_in_byte<Code>;
@@ -116,7 +120,7 @@ constexpr std::size_t code_bytes(std::size_t n) {
 
 namespace detail {
 
-/// Takes off what the value's code is worth, so that zero stays +0, and answers the code.
+/// Subtracts what the value's code is worth, so that a result of zero is +0, and returns the code.
 template <class Code>
 TUTTI_HD std::uint32_t subtract_code(const Code& code, float& value) {
   const std::uint32_t its = code.of(value);
@@ -124,10 +128,11 @@ TUTTI_HD std::uint32_t subtract_code(const Code& code, float& value) {
   return its;
 }
 
-/// Elements whose codes lie in the first-level cache, a byte each, before they are packed.
+/// How many elements' codes, a byte each, are made before they are packed; they stay in the
+/// first-level cache.
 inline constexpr std::size_t codes_together = 1024;
 
-/// Packs `code_of(i)`, which sees every element once.
+/// Packs `code_of(i)` for every element i, calling it once for each.
 template <class Code, class CodeOf>
 void pack_codes(std::size_t elements, std::byte* out, const CodeOf& code_of) {
   constexpr std::size_t in_byte = codes_in_byte<Code>;
@@ -155,7 +160,7 @@ void pack_codes(std::size_t elements, std::byte* out, const CodeOf& code_of) {
   }
 }
 
-/// The code of element `each` of a byte.
+/// Returns the code of element `each` of a byte.
 template <class Code>
 TUTTI_HD std::uint32_t code_in(std::uint32_t byte, std::size_t each) {
   return byte >> (8 - Code::bits * (each + 1)) & ((1u << Code::bits) - 1);
@@ -183,7 +188,7 @@ void add_codes(const Code code, const std::byte* in, std::span<float> sum) {
 
 }  // namespace detail
 
-/// Writes code_bytes<Code>(input.size()) bytes.
+/// Packs the codes of `input` into code_bytes<Code>(input.size()) bytes.
 template <class Code, host_queue Queue>
 void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte* out) {
   queue.run([=] {
@@ -196,7 +201,7 @@ void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte
 template <class Code>
 void pack_codes(cuda::stream& queue, Code code, std::span<const float> input, std::byte* out);
 
-/// Packs codes and takes off what each is worth.
+/// Packs the codes of `input`, and subtracts what each is worth.
 template <class Code, host_queue Queue>
 void pack_codes_and_subtract(Queue& queue, Code code, std::span<float> input, std::byte* out) {
   queue.run([=] {
@@ -211,7 +216,7 @@ template <class Code>
 void pack_codes_and_subtract(cuda::stream& queue, Code code, std::span<float> input,
                              std::byte* out);
 
-/// Packs the codes of into[i] += from[i] and takes off what each is worth. One pass.
+/// into[i] += from[i]; then packs the codes of `into`, and subtracts what each is worth. One pass.
 template <class Code, host_queue Queue>
 void add_and_pack_codes(Queue& queue, Code code, std::span<float> into, std::span<const float> from,
                         std::byte* out) {
@@ -244,9 +249,10 @@ void add_codes(cuda::stream& queue, Code code, const std::byte* in, std::span<fl
 
 namespace element {
 
-// A device's thread has a byte: a group's threads read neighbours and write neighbours.
+// On a device a thread handles one byte, so that neighbouring threads read neighbouring elements
+// and write neighbouring bytes.
 
-/// `take(i)` is the code of element i, less than n.
+/// Packs one byte. `take(i)` returns the code of element i, and is called for i < n only.
 template <class Code, class Take>
 TUTTI_HD void pack_byte(std::size_t byte, std::size_t n, std::byte* out, const Take& take) {
   std::uint32_t together = 0;
@@ -270,7 +276,8 @@ struct pack_codes {
   }
 };
 
-/// Onto what is there, unless `from` is null.
+/// Packs the codes of `into`, after adding `from` unless it is null, and subtracts what each is
+/// worth.
 template <class Code>
 struct pack_codes_and_subtract {
   Code code;

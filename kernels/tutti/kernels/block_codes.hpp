@@ -18,17 +18,19 @@
 
 namespace tutti::kernels {
 
-// A block of neighbouring elements has one scale, and each of its elements a code of eight bits: an
-// element is worth its code's number * scale. Only the last block may be shorter.
+// A block of neighbouring elements has one scale, and each of its elements has a code of eight
+// bits. An element's value is the number that its code stands for, times the scale. Only the last
+// block may be shorter.
 //
-// A code says its `scale_for` a block's largest magnitude, told by its bits; which values every
-// scale has a number for, `held`, and whether a scale `saturates`, so that others may be in its
-// block; the one `nearest(value, inverse of the scale)`, and what number one is, `worth`. A product
-// of that number and the scale is exact, so that a processor that rounds a product and a sum once
+// A code type has these functions. `scale_for` returns the scale for the bits of a block's largest
+// magnitude. `held` limits a value to the range that the largest scale covers, and `saturates`
+// tells whether a block of a given scale may hold values beyond that range. `nearest(value, inverse
+// of the scale)` returns the code, and `worth` the number that a code stands for. The product of
+// that number and the scale is exact, so that a processor that rounds a product and a sum once
 // gives the same bits as one that rounds twice. A scale is never subnormal, so that its inverse is
 // finite.
 
-/// What an element becomes, and the number that this stands for.
+/// The code of an element, and the number that the code stands for.
 template <class Stored>
 struct coded {
   Stored code{};
@@ -39,11 +41,12 @@ struct coded {
 struct int8_code {
   using stored = std::int8_t;
 
-  /// The scale that gives the largest magnitude a code of 127. What is not finite has no scale.
+  /// Returns the scale that gives the largest magnitude a code of 127; NaN if that magnitude is not
+  /// finite.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
     constexpr std::uint32_t infinity = 0x7f80'0000u;
     constexpr std::uint32_t dropped = (1u << 7) - 1;
-    constexpr float largest = 0x1.0204p121f;  // 127 of it are still finite
+    constexpr float largest = 0x1.0204p121f;  // 127 times this is still finite
     if (largest_bits >= infinity) {
       return std::numeric_limits<float>::quiet_NaN();
     }
@@ -56,10 +59,10 @@ struct int8_code {
   static constexpr bool saturates(float) { return false; }
   TUTTI_HD static float held(float value) { return value; }
 
-  /// The integer nearest to value * inverse, ties to even, of at most 127 in magnitude.
+  /// Returns the integer nearest to value * inverse, ties to even, of at most 127 in magnitude.
   ///
-  /// An addition rounds it; between the product and the addition the sign is taken away, so that no
-  /// compiler joins the two.
+  /// A float addition does the rounding. Between the product and the addition the sign is taken
+  /// away, so that no compiler fuses the two.
   TUTTI_HD static coded<stored> nearest(float value, float inverse) {
     constexpr float aligned = 1 << 23;
     const auto product = std::bit_cast<std::uint32_t>(value * inverse);
@@ -80,8 +83,9 @@ template <class Format>
 struct scaled_code {
   using stored = std::uint8_t;
 
-  /// The least power of two that brings the largest magnitude to the format's largest number or
-  /// below; one less where that number times it would be no float. What is not finite has no scale.
+  /// Returns the least power of two that brings the largest magnitude to the format's largest
+  /// number or below, but at most the greatest whose product with that number is a finite float.
+  /// NaN if the magnitude is not finite.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
     constexpr std::uint32_t digits = top & ~infinity;
     constexpr std::uint32_t least = above_one + (1u << 23);
@@ -100,15 +104,16 @@ struct scaled_code {
     return value > most ? most : value < -most ? -most : value;
   }
 
-  /// An addition rounds to the digits that a number of this exponent has, or of the least exponent,
-  /// and a subtraction leaves that number. The last bits of the sum are its digits and what the
-  /// addend had there: so much that they give the code together with the exponent.
+  /// Returns the number nearest to value * inverse, and its code. A float addition rounds to the
+  /// digits that the format has at this exponent, or at its least exponent, and a subtraction of
+  /// the addend leaves the number. The last bits of the sum are the number's digits plus what the
+  /// addend has there. The addend is chosen so that these bits and the exponent add up to the code.
   TUTTI_HD static coded<stored> nearest(float value, float inverse) {
     constexpr std::uint32_t least = Format::least_normal;
     constexpr std::uint32_t up = Format::dropped << 23;
     constexpr std::uint32_t last_bits = (0u - ((least + up) >> Format::dropped)) & 0xffu;
-    static_assert(last_bits % 2 == 0);     // a tie goes to the digits that were even
-    const float scaled = value * inverse;  // exactly: a compiler may join it with the addition
+    static_assert(last_bits % 2 == 0);     // so that ties go to even digits
+    const float scaled = value * inverse;  // exact, so a compiler may fuse it with the addition
     const auto bits = std::bit_cast<std::uint32_t>(scaled);
     const std::uint32_t sign = bits & 0x8000'0000u;
     const std::uint32_t its_exponent = bits & (255u << 23);
@@ -126,21 +131,22 @@ struct scaled_code {
   static constexpr std::uint32_t infinity = 0x7f80'0000u;
   static constexpr auto top = std::bit_cast<std::uint32_t>(Format::largest);
   static constexpr std::uint32_t above_one = (top & infinity) - (127u << 23);
-  static constexpr std::uint32_t greatest = 254u << 23;  // of the exponents of numbers
+  static constexpr std::uint32_t greatest = 254u << 23;  // the largest exponent of a finite float
   static constexpr float greatest_scale = std::bit_cast<float>(greatest - above_one);
 };
 
 namespace detail {
 
-/// Takes off what a code stands for, so that zero stays +0.
+/// Subtracts what a code stands for, so that a result of zero is +0.
 TUTTI_HD inline void subtract_number(float& value, float number, float scale) {
   value = 0 - (number * scale - value);
 }
 
-// Spans and pointers come by value: a store of bytes may change anything that has an address, and a
-// loop that must look again is no vector code.
+// The lambdas below capture spans and pointers by value. A store of bytes may change anything that
+// has an address, and a loop that must reload its pointers is not vectorised.
 
-/// `take(i, number, scale)` sees what each element becomes; what has no scale has the code 0.
+/// Quantises one block. `take(i, number, scale)` receives the number that each element becomes. If
+/// the scale is NaN, all codes are 0.
 template <class Code, class Take>
 void quantise_block(std::span<const float> input, float scale, float inverse,
                     typename Code::stored* codes, const Take& take) {
@@ -165,10 +171,10 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
   }
 }
 
-/// Neighbouring blocks that stay in the first-level cache get their scales together, two divisions
-/// for all of them. They are few, so that memory has not stopped sending what comes next before the
-/// first is left. `largest(begin, n)` answers the bits of the largest magnitude of a block, and
-/// `take(i, number, scale)` sees what each element becomes.
+/// Quantises all blocks. Neighbouring blocks that stay in the first-level cache get their scales
+/// together, with two divisions of vectors. They are few, so that memory does not stop sending what
+/// comes next while they are quantised. `largest(begin, n)` returns the bits of a block's largest
+/// magnitude, and `take(i, number, scale)` receives the number that each element becomes.
 template <class Code, class Largest, class Take>
 void quantise(std::span<const float> input, std::size_t block, float* scales,
               typename Code::stored* codes, const Largest& largest, const Take& take) {
@@ -234,7 +240,7 @@ void add_dequantised(const float* scales, const typename Code::stored* codes, st
 
 }  // namespace detail
 
-/// Writes block_count scales and a code for every element: of the number nearest to element /
+/// Writes block_count scales, and a code for every element: that of the number nearest to element /
 /// scale, ties to even, computed as a product with the scale's inverse. A block that holds NaN or
 /// an infinity gets the scale NaN.
 template <class Code, host_queue Queue>
@@ -246,7 +252,7 @@ template <class Code>
 void quantise_blocks(cuda::stream& queue, std::span<const float> input, std::size_t block,
                      float* scales, typename Code::stored* codes);
 
-/// into[i] += from[i]; then the codes of `into`, and what each stands for is taken off: a block
+/// into[i] += from[i]; then quantises `into`, and subtracts what each code stands for. A block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
 template <class Code, host_queue Queue>
 void add_and_quantise_blocks(Queue& queue, std::span<float> into, std::span<const float> from,
@@ -272,10 +278,11 @@ void add_dequantised(cuda::stream& queue, const float* scales, const typename Co
 
 namespace element {
 
-// Lanes of a device share a block. They read it twice, to find its scale and to use it: what lies
-// in the first-level cache comes from memory once, and that are blocks of some thousand elements.
+// On a device, `block_lanes` threads share a block. They read it twice, to find its scale and to
+// quantise it. The second read comes from the first-level cache for blocks of up to some thousand
+// elements.
 
-/// What a block's largest magnitude makes of its elements.
+/// Quantises the elements of a block of a given largest magnitude.
 template <class Code>
 struct quantiser {
   float scale;

@@ -6,17 +6,17 @@
 
 #include "tutti/base/host_device.hpp"
 
-/// What a kernel for blocks of threads may ask of one. A `Block` calls a function for each of its
-/// threads (`each`) or warps (`each_warp`), and lets none of them go on before the others are done,
-/// as a warp does with its lanes, so that a host can stand for one and the same text is tested
-/// without a device.
+/// What a kernel may ask of a block of threads. A `Block` calls a function for each of its threads
+/// (`each`) or warps (`each_warp`), and lets none of them go on before all are done; a warp does
+/// the same with its lanes. So a host can stand in for a block, and the same code is tested without
+/// a device.
 namespace tutti::kernels::steps {
 
 inline constexpr std::uint32_t lanes = 32;
 inline constexpr std::uint32_t warps = 16;
 inline constexpr std::uint32_t threads = warps * lanes;
 
-/// Adds, and answers what was there before.
+/// Adds `count` to *to, and returns what was there before.
 TUTTI_HD inline std::uint32_t add_atomically(std::uint32_t* to, std::uint32_t count) {
 #if defined(__CUDA_ARCH__)
   return atomicAdd(to, count);
@@ -35,7 +35,7 @@ TUTTI_HD inline std::uint32_t count_bits(std::uint32_t word) {
 #endif
 }
 
-/// Calls `f(number)` for every bit that is set, the lowest first.
+/// Calls `f(number of the bit)` for every bit that is set, the lowest first.
 template <class F>
 TUTTI_HD void for_each_bit(std::uint32_t word, const F& f) {
   for (; word != 0; word &= word - 1) {
@@ -47,7 +47,7 @@ TUTTI_HD void for_each_bit(std::uint32_t word, const F& f) {
   }
 }
 
-/// A host that stands for a block: one thread after another.
+/// A host that stands in for a block, and runs one thread after another.
 struct host_block {
   struct warp {
     /// What each lane keeps from one call to the next.

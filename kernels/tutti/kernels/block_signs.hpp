@@ -17,8 +17,8 @@
 namespace tutti::kernels {
 
 // A block of neighbouring elements, a multiple of 32 of them, has one magnitude, and each of its
-// elements a sign. The words of a block are laid out as those of a whole array are, so that the
-// words of all blocks are as many as sign_words(n).
+// elements has a sign. The words of a block are laid out like those of a whole array in signs.hpp,
+// and all blocks together have sign_words(n) words.
 
 namespace detail {
 
@@ -45,7 +45,7 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
   });
 }
 
-/// Adds one block's signs.
+/// Adds one block's signs times its magnitude.
 inline void add_block(const std::uint32_t* words, float magnitude, std::span<float> sum) {
   const std::size_t total = sum.size() / 32;
   if (sum.size() % (32 * columns_together) != 0) {
@@ -69,8 +69,8 @@ inline void add_block_signs(const float* magnitudes, const std::uint32_t* words,
 
 }  // namespace detail
 
-/// Writes block_count mean magnitudes and sign_words(input.size()) words. `block` is a multiple of
-/// 32.
+/// Writes block_count mean magnitudes and sign_words(input.size()) words of signs. `block` is a
+/// multiple of 32.
 template <host_queue Queue>
 void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words) {
@@ -79,7 +79,7 @@ void pack_block_signs(Queue& queue, std::span<const float> input, std::size_t bl
 void pack_block_signs(cuda::stream& queue, std::span<const float> input, std::size_t block,
                       float* magnitudes, std::uint32_t* words);
 
-/// into[i] += from[i]; then the signs of `into`, and what each stands for is taken off: a block
+/// into[i] += from[i]; then packs the signs of `into`, and subtracts what each stands for. A block
 /// stays in the first-level cache meanwhile, so that memory is read once and written once.
 template <host_queue Queue>
 void add_and_pack_block_signs(Queue& queue, std::span<float> into, std::span<const float> from,
@@ -103,9 +103,9 @@ void add_block_signs(cuda::stream& queue, const float* magnitudes, const std::ui
 
 namespace element {
 
-// Lanes of a device share a block. Each reads every sixteenth element, for that is the order in
-// which hosts add them up, and then has a word or more of the signs. The block is read twice, the
-// second time from a cache.
+// On a device, `block_lanes` threads share a block. Each reads every sixteenth element, because
+// that is the order in which hosts add them up, and then packs one or more words of signs. The
+// block is read twice, the second time from a cache.
 
 struct magnitude_of_both {
   const float* a;
@@ -113,7 +113,7 @@ struct magnitude_of_both {
   TUTTI_HD float operator()(std::size_t i) const { return without_sign(a[i] + b[i]); }
 };
 
-/// The mean of `term(i)` for i in [0, n).
+/// Returns the mean of `term(i)` for i in [0, n).
 template <class Lanes, class Term>
 TUTTI_HD float mean_of_block(const Lanes& lanes, std::size_t n, const Term& term) {
   float mean = 0;

@@ -12,15 +12,17 @@
 
 namespace tutti::kernels {
 
-// A format is its `bits` and two functions, float to bits and back. `to_bits` rounds to nearest,
-// ties to even; what is too large becomes infinite, or NaN in a format without infinities, and NaN
-// stays NaN. Neither branches, so loops over them become vector code.
+// A format has a type `bits` and two functions, `to_bits` from a float and `to_float` back.
+// `to_bits` rounds to nearest, ties to even. A value that is too large becomes infinite, or NaN in
+// a format without infinities, and NaN stays NaN. Neither function branches, so loops over them are
+// vectorised.
 
-/// Whether the last exponent of a format is kept for infinities and NaN, as IEEE 754 has it, or
-/// has numbers and a single NaN.
+/// Whether a format keeps its largest exponent for infinities and NaN, as IEEE 754 does, or uses it
+/// for numbers and a single NaN.
 enum class last_exponent { special, of_numbers };
 
-/// A sign, `Exponent` bits of exponent and `Digits` more bits, with subnormals.
+/// A floating-point format: a sign, `Exponent` bits of exponent and `Digits` more bits, with
+/// subnormals.
 template <class Bits, unsigned Exponent, unsigned Digits, last_exponent Last>
 struct small_float {
   using bits = Bits;
@@ -31,7 +33,8 @@ struct small_float {
   static constexpr std::uint32_t rebiased = (127 - bias) << 23;
   static constexpr std::uint32_t float_infinity = 255u << 23;
 
-  /// By a mask: of a choice a compiler may make a branch, in which it computes one of the two.
+  /// Returns `one` if `first`, else `other`. It uses a mask, because a compiler may make a
+  /// conditional expression a branch in which it computes only one of the two.
   static TUTTI_HD constexpr std::uint32_t either(bool first, std::uint32_t one,
                                                  std::uint32_t other) {
     const std::uint32_t mask = 0u - std::uint32_t{first};
@@ -39,11 +42,11 @@ struct small_float {
   }
 
  public:
-  /// Digits that a float has more.
+  /// How many more digits a float has.
   static constexpr unsigned dropped = 23 - Digits;
-  /// A float's bits of the least number that has all digits.
+  /// The least number that has all digits, as a float's bits.
   static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
-  /// The least bits that stand for no number, and those of NaN.
+  /// The least bits that are not a number, and the bits of NaN.
   static constexpr std::uint32_t past_largest =
       Last == last_exponent::special ? ((1u << Exponent) - 1) << Digits : sign - 1;
   static constexpr std::uint32_t nan =
@@ -87,7 +90,8 @@ struct small_float {
 using half = small_float<std::uint16_t, 5, 10, last_exponent::special>;
 
 /// OCP's FP8 formats (Micikevicius et al., "FP8 Formats for Deep Learning", 2022). e4m3 has 4
-/// significant bits, no infinity, one NaN and numbers up to 448; e5m2 has 3, and goes to 57344.
+/// significant bits, no infinity, one NaN and numbers up to 448. e5m2 has 3 significant bits and
+/// numbers up to 57344.
 using e4m3 = small_float<std::uint8_t, 4, 3, last_exponent::of_numbers>;
 using e5m2 = small_float<std::uint8_t, 5, 2, last_exponent::special>;
 

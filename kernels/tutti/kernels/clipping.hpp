@@ -15,7 +15,8 @@ namespace tutti::kernels {
 
 namespace element {
 
-/// PyTorch's clip_grad_norm_ and those who followed it add a millionth to the norm.
+/// Computes the factor of find_clip_factor from the sum of squares. A millionth is added to the
+/// norm, as PyTorch's clip_grad_norm_ and its followers do.
 struct keep_clip_factor {
   float* factor;
   double scale;
@@ -34,7 +35,7 @@ struct blend_clipped {
   }
 };
 
-/// NaN stays.
+/// NaN stays NaN.
 struct fade {
   float keep;
   float most;
@@ -46,8 +47,8 @@ struct fade {
 
 }  // namespace element
 
-/// *factor becomes what brings the euclidean norm of `input` / scale down to `bound`, and 1 where
-/// it is below: bound / (norm + 1e-6), computed in double and rounded once. A device adds up the
+/// *factor becomes bound / (norm + 1e-6), or 1 if that is not below 1, where `norm` is the
+/// Euclidean norm of `input` / scale. It is computed in double and rounded once. A device adds the
 /// squares in an order of its own: the two factors are the same float or neighbours.
 template <host_queue Queue>
 void find_clip_factor(Queue& queue, std::span<const float> input, double scale, double bound,
@@ -62,7 +63,7 @@ void find_clip_factor(Queue& queue, std::span<const float> input, double scale, 
 void find_clip_factor(cuda::stream& queue, std::span<const float> input, double scale, double bound,
                       float* factor);
 
-/// into[i] = keep * into[i] + *factor * from[i], each product rounded; the factor is read when the
+/// into[i] = keep * into[i] + *factor * from[i], each product rounded. The factor is read when the
 /// queue runs this.
 template <host_queue Queue>
 void blend_clipped(Queue& queue, std::span<float> into, std::span<const float> from, float keep,
@@ -77,7 +78,7 @@ void blend_clipped(Queue& queue, std::span<float> into, std::span<const float> f
 void blend_clipped(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                    float keep, const float* factor);
 
-/// data[i] = keep * data[i], rounded, or `most` with its sign where that is larger.
+/// data[i] = keep * data[i], rounded, and limited to magnitudes of at most `most`.
 template <host_queue Queue>
 void fade(Queue& queue, std::span<float> data, float keep, float most) {
   queue.run([=] {

@@ -13,7 +13,7 @@
 
 namespace tutti::kernels {
 
-/// Room for elements that may be among the largest; both spans equally long.
+/// Room for candidates: elements that may be among the largest. Both spans have the same length.
 struct candidates {
   std::span<float> values{};
   std::span<std::uint32_t> indices{};
@@ -21,17 +21,18 @@ struct candidates {
 
 namespace detail {
 
-// Written behind what is found before it is known how much of it counts.
+// How many elements are written at a time, before it is known which of them count.
 inline constexpr std::size_t collect_block = 32;
 
-/// Writes what reaches `floor`, in order, and answers how much that is: 0 if it may not fit.
+/// Writes the elements that reach `floor`, in order, and returns how many they are; 0 if they may
+/// not fit.
 inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t floor,
                                     const candidates& room) {
   std::size_t found = 0;
   for (std::size_t begin = 0; begin < input.size(); begin += collect_block) {
     const std::size_t n = std::min(collect_block, input.size() - begin);
     std::uint32_t hits = 0;
-    if (n == collect_block) {  // most blocks hold none, and cost this one look
+    if (n == collect_block) {  // most blocks hold none, and end here
       for (std::size_t i = 0; i < collect_block; ++i) {
         hits += key_of(input[begin + i]) >= floor ? 1 : 0;
       }
@@ -55,16 +56,17 @@ inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t 
 /// Sixteen elements' bits, as vector instructions take them.
 using sixteen [[gnu::vector_size(64)]] = std::int32_t;
 
-/// Collects with the one instruction that no compiler finds: sixteen elements moved together. By
-/// the names that compilers have for it, for <immintrin.h> takes half a second to read.
+/// Collects with the one instruction that no compiler generates: it moves the chosen ones of
+/// sixteen elements together. It is called by the name that compilers have for it, because
+/// <immintrin.h> takes half a second to read.
 ///
-/// Which vectors hold any is noted first, for as many as stay in the first-level cache: a branch at
-/// each would be mispredicted wherever one is found.
+/// A first loop lists the vectors that hold candidates, among as many as stay in the first-level
+/// cache. A branch at each vector would be mispredicted wherever one holds a candidate.
 [[gnu::target("avx512f,avx512bw,avx512vl,popcnt")]] inline std::size_t collect_avx512(
     std::span<const float> input, std::uint32_t floor, const candidates& room) {
   constexpr std::size_t count = 16;
   constexpr std::size_t looked_at = 128 * count;
-  constexpr int at_least = 5;  // of two unsigned numbers
+  constexpr int at_least = 5;  // the comparison a >= b
   const sixteen magnitude = sixteen{} + 0x7fff'ffff;
   const sixteen least = sixteen{} + static_cast<std::int32_t>(floor);
   const sixteen first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -111,7 +113,8 @@ using sixteen [[gnu::vector_size(64)]] = std::int32_t;
 }  // namespace detail
 
 /// Writes the values and indices of all elements whose key is at least `floor`, in order, and
-/// answers how many they are: 0 if they may not fit. Up to 32 more places are scribbled on.
+/// returns how many they are; 0 if they may not fit. Up to 32 places behind them are overwritten,
+/// too.
 inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
                            const candidates& room) {
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)

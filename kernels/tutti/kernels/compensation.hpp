@@ -33,10 +33,11 @@ struct compensate_adaptively {
 
 }  // namespace element
 
-// Every operation is rounded to a float, as in arithmetic.hpp.
+// In the loops below every operation is rounded to a float, as in arithmetic.hpp.
 
-/// g[i] += lambda * g[i]^2 * (now[i] - read[i]): what a gradient would have been at parameters
-/// `now`, to first order, when it was computed at `read` and its square stands for the Hessian.
+/// g[i] += lambda * g[i]^2 * (now[i] - read[i]). To first order this makes a gradient that was
+/// computed at parameters `read` the gradient at parameters `now`, with lambda times its square in
+/// place of the Hessian.
 template <host_queue Queue>
 void compensate(Queue& queue, std::span<float> g, std::span<const float> now,
                 std::span<const float> read, float lambda) {
@@ -49,8 +50,8 @@ void compensate(Queue& queue, std::span<float> g, std::span<const float> now,
 void compensate(cuda::stream& queue, std::span<float> g, std::span<const float> now,
                 std::span<const float> read, float lambda);
 
-/// Compensates by lambda / sqrt(mean_square[i] + 1e-7), once mean_square[i] has become
-/// keep * mean_square[i] + take * g[i]^2.
+/// Sets mean_square[i] to keep * mean_square[i] + take * g[i]^2, and then compensates as above,
+/// with lambda / sqrt(mean_square[i] + 1e-7) in place of lambda.
 template <host_queue Queue>
 void compensate_adaptively(Queue& queue, std::span<float> g, std::span<float> mean_square,
                            std::span<const float> now, std::span<const float> read, float lambda,

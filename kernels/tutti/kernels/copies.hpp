@@ -16,9 +16,9 @@ struct copy_run {
   std::size_t elements;
 };
 
-/// Copies every run as one operation of the queue; no place that is written overlaps another that
-/// is read or written, and the list must live until the queue has run this. A device copies 1024
-/// runs at once, where a copy each would keep the host busy for longer than the device.
+/// Copies every run, as one operation of the queue. No place that is written may overlap another
+/// that is read or written. The list must live until the queue has run this. A device copies 1024
+/// runs at a time, because a copy for each run would keep the host busy for longer than the device.
 template <host_queue Queue>
 void copy_runs(Queue& queue, std::span<const copy_run> runs) {
   queue.run([runs] {
@@ -31,7 +31,7 @@ void copy_runs(cuda::stream& queue, std::span<const copy_run> runs);
 
 namespace element {
 
-/// Runs in a device's memory, as CUB takes them.
+/// A list of runs in a device's memory, in the form that CUB takes.
 struct run_list {
   const void** from;
   void** to;
@@ -40,7 +40,7 @@ struct run_list {
   run_list from_entry(std::size_t first) const { return {from + first, to + first, bytes + first}; }
 };
 
-/// Puts runs on a device's list; they travel with the kernel.
+/// Writes runs to a list on a device. The runs are part of the kernel's parameters.
 class listed_runs {
  public:
   static constexpr std::size_t most = 128;

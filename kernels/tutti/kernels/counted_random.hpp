@@ -6,29 +6,30 @@
 
 namespace tutti::kernels {
 
-/// Random numbers without a state: a number follows from a key and its place alone, so that it does
+/// Random numbers without a state: each is a function of a key and a place alone, so that it does
 /// not matter who draws it, when, or in which order.
-/// After: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014
-/// (SplitMix64, whose n-th output this is).
+/// After: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014 (`bits(n)`
+/// is the n-th output of SplitMix64, counted from 0).
 class counted_random {
  public:
   TUTTI_HD explicit constexpr counted_random(std::uint64_t key) : key_(key) {}
 
-  /// Numbers that have nothing to do with these, one stream for each `number`.
+  /// Returns an independent sequence of numbers, a different one for each `number`.
   TUTTI_HD constexpr counted_random stream(std::uint64_t number) const {
     return counted_random(bits(number));
   }
-  /// These numbers from place `first` on.
+  /// Returns this sequence from place `first` on: its place i is this one's place `first` + i.
   TUTTI_HD constexpr counted_random from(std::uint64_t first) const {
     return counted_random(key_ + first * step);
   }
+  /// Returns the 64 bits at a place.
   TUTTI_HD constexpr std::uint64_t bits(std::uint64_t place) const {
     std::uint64_t mixed = key_ + (place + 1) * step;
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58'476d'1ce4'e5b9;
     mixed = (mixed ^ (mixed >> 27)) * 0x94d0'49bb'1331'11eb;
     return mixed ^ (mixed >> 31);
   }
-  /// At least 0 and below 1, a multiple of 2^-53.
+  /// Returns the number at a place: at least 0 and below 1, a multiple of 2^-53.
   TUTTI_HD constexpr double uniform(std::uint64_t place) const {
     return static_cast<double>(bits(place) >> 11) * 0x1p-53;
   }

@@ -8,7 +8,7 @@
 
 namespace tutti::kernels {
 
-/// The values of a step down the gradient with heavy-ball momentum and weight decay.
+/// The constants of a step of SGD, with momentum and weight decay.
 struct descent {
   float learning_rate{};
   float momentum{};
@@ -40,8 +40,8 @@ struct descend_with_nesterov : descent {
 
 }  // namespace element
 
-/// x -= learning_rate * (g + weight_decay * x), each product and sum rounded; `momentum` is not
-/// looked at.
+/// x -= learning_rate * (g + weight_decay * x), each product and sum rounded. `momentum` is
+/// ignored.
 template <host_queue Queue>
 void descend(Queue& queue, std::span<float> x, std::span<const float> g, descent values) {
   queue.run([=] {

@@ -17,9 +17,9 @@
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// A chunk's elements as levels of its largest magnitude or Euclidean norm, rounded up or down at
-// random, in Elias' delta code: BytePS's dithering. A host's alone: where an element's bits begin
-// depends on all before it.
+// BytePS's dithering: a chunk's elements become levels of its largest magnitude or Euclidean norm,
+// rounded up or down at random, in Elias' delta code. It runs only on hosts, because the place of
+// an element's bits depends on all elements before it.
 namespace tutti::kernels {
 
 /// Where the levels between 0 and the norm lie.
@@ -28,27 +28,28 @@ enum class level_spacing {
   natural,  ///< 2^(1-s), 2^(2-s), … 1
 };
 
-/// What a level is a share of.
+/// The norm of a chunk, of which levels are shares.
 enum class chunk_norm { largest, euclidean };
 
-/// What both ends of the code agree on.
+/// The parameters of the code, on which encoder and decoder agree.
 struct dithering_code {
-  std::uint32_t count{};  ///< of levels, the original's s
+  std::uint32_t count{};  ///< how many levels there are, BytePS's s
   level_spacing spacing{};
   chunk_norm norm{};
 
-  /// The largest number that travels: the norm's.
+  /// Returns the number of the highest level, the norm itself.
   constexpr std::uint32_t top() const {
     return spacing == level_spacing::linear ? count : std::uint32_t{1} << (count - 1);
   }
-  /// Most bits that n elements make. An element costs most when it stands next to the one before,
-  /// for a distance's code is shorter than three times the distance.
+  /// Returns the most bits that n elements can take. An element takes most if it directly follows
+  /// the coded element before it, because the code of a distance is shorter than three times the
+  /// distance.
   constexpr std::size_t most_bits(std::size_t n) const {
     return n * static_cast<std::size_t>(2 + elias_delta(top()).length);
   }
 };
 
-/// How many bits follow, and the norm, before them.
+/// What precedes the coded elements: the number of their bits, and the norm.
 struct dithering_header {
   std::uint32_t bits{};
   float norm{};
@@ -60,8 +61,10 @@ constexpr std::size_t dithering_bytes(std::size_t bits) {
 
 namespace detail {
 
-/// As the original rounds it: squares to floats, their sum, in order, not. Where those overflow or
-/// vanish, of squares as they are. The bits of NaN are above those of every other magnitude.
+/// Returns the chunk's norm, rounded as BytePS does: squares are rounded to floats, and their sum,
+/// in order, is in double. If this sum is infinite or 0, the squares are added unrounded. The
+/// largest magnitude is NaN if any element is, because the bits of NaN are above those of every
+/// other magnitude.
 inline double dithering_norm(std::span<const float> input, chunk_norm which) {
   if (which == chunk_norm::largest) {
     std::uint32_t largest = 0;
@@ -82,7 +85,8 @@ inline double dithering_norm(std::span<const float> input, chunk_norm which) {
   return std::sqrt(sum);
 }
 
-/// The level below, how far it is to the one above, and where between them the element is.
+/// The level below an element, the distance from there to the level above, and the element's place
+/// between the two, from 0 to 1.
 struct level_below {
   double level;
   double step;
@@ -105,7 +109,7 @@ level_below find_level(float magnitude, double norm, double top) {
   }
 }
 
-/// Elements whose levels lie in the first-level cache before they are coded.
+/// How many elements' levels are drawn before they are coded; they stay in the first-level cache.
 inline constexpr std::size_t levels_together = 1024;
 
 template <level_spacing Spacing>
@@ -119,7 +123,7 @@ void draw_levels(std::span<const float> input, double norm, double top, const co
   }
 }
 
-/// Codes of small numbers, which are most.
+/// The codes of small numbers, which most numbers are.
 inline constexpr auto small_deltas = [] {
   std::array<bit_string, 128> codes{};
   for (std::size_t number = 1; number < codes.size(); ++number) {
@@ -139,7 +143,7 @@ inline std::size_t encode_dithered(std::span<const float> input, const dithering
   word_writer to(out + sizeof header);
   if (norm > 0 && std::isfinite(header.norm)) {
     std::uint32_t levels[levels_together];
-    std::size_t coded = 0;  // one past the last element that is not 0
+    std::size_t coded = 0;  // one past the last element whose level is not 0
     for (std::size_t begin = 0; begin < input.size(); begin += levels_together) {
       const auto some = input.subspan(begin, std::min(levels_together, input.size() - begin));
       widest([&, drawn = random.from(begin), top = static_cast<double>(code.top())] {
@@ -169,7 +173,8 @@ inline std::size_t encode_dithered(std::span<const float> input, const dithering
   return dithering_bytes(header.bits);
 }
 
-/// The original's product and quotient of floats; of doubles where the product is no float.
+/// Returns level * norm / top: in floats, as BytePS computes it, or in double where the product is
+/// no finite float.
 inline float dithered_value(std::uint64_t level, float norm, float top) {
   const float product = static_cast<float>(level) * norm;
   return std::isfinite(product)
@@ -206,16 +211,16 @@ inline void add_dithered(std::span<const std::byte> payload, const dithering_cod
 
 }  // namespace detail
 
-/// Writes the levels of `input`; `*length` becomes the bytes of it. Element i draws the number of
-/// place i.
+/// Encodes `input`, and sets *length to the bytes that this takes. Element i draws the random
+/// number of place i.
 template <host_queue Queue>
 void encode_dithered(Queue& queue, std::span<const float> input, const dithering_code& code,
                      const counted_random& random, std::byte* out, std::size_t* length) {
   queue.run([=] { *length = detail::encode_dithered(input, code, random, out); });
 }
 
-/// sum[i] += what its level stands for. The payload may be longer than its code; one that is no
-/// code at all adds something within its own bounds.
+/// sum[i] += what its level stands for. The payload may be longer than its code. A payload that is
+/// not valid code adds arbitrary numbers, but nothing outside of `payload` and `sum` is touched.
 template <host_queue Queue>
 void add_dithered(Queue& queue, std::span<const std::byte> payload, const dithering_code& code,
                   std::span<float> sum) {

@@ -9,18 +9,21 @@
 
 #include "tutti/base/host_device.hpp"
 
-/// What kernels do to one element, the same on hosts and devices, and how a device's threads share
-/// elements out among themselves: a text that hosts run too, so that it is tested without a device.
+/// What kernels do to one element, the same on hosts and devices, and how a device's threads divide
+/// the elements among themselves. Hosts can run this code, too, so that it is tested without a
+/// device.
 namespace tutti::kernels {
 
-/// The magnitude's bits: they order like magnitudes, with NaN above all.
+/// Returns the bits of the value's magnitude. They are ordered like the magnitudes, with NaN above
+/// all.
 TUTTI_HD inline std::uint32_t key_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fff'ffffu;
 }
 
-/// The key of infinity: NaN's are above it.
-inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
+/// The key of infinity, below those of NaN.
+inline constexpr std::uint32_t infinity_key = 0x7f80'0000u;
 
+/// Sets *least to `value` if that is less.
 TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {
 #if defined(__CUDA_ARCH__)
   atomicMin(least, value);
@@ -41,8 +44,8 @@ struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack_of {
 
 namespace element {
 
-/// a * b, rounded. A compiler for devices would round a product and a sum once, unless told so in
-/// every user's build.
+/// Returns a * b, rounded. A compiler for devices would otherwise round a product and a sum only
+/// once, unless every user's build told it not to.
 TUTTI_HD inline float product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);
@@ -115,8 +118,9 @@ struct add_narrow {
 
 // ---- by index
 
-/// out[i] = inputs[0][i] + inputs[1][i] + …, onto what `out` holds if that is the sum of those
-/// before. The list of inputs travels with the kernel.
+/// out[i] = inputs[0][i] + inputs[1][i] + …, for at most 256 inputs. If `added_before` is not 0,
+/// `out` holds the sum of earlier inputs, to which these are added. The list of inputs is part of
+/// the kernel's parameters.
 class sum_of_some {
  public:
   static constexpr std::size_t most = 256;
@@ -181,7 +185,7 @@ struct keep_mean {
 
 // ---- sixteen bytes at a time
 
-/// An array that is written and not read before.
+/// An array that is written without having been read.
 template <class T>
 struct only_written {
   T* at;
@@ -189,7 +193,7 @@ struct only_written {
 
 namespace detail {
 
-/// Some neighbours of an array in registers, and how they get there and back.
+/// Some neighbouring elements of an array in registers, and how to load and store them.
 template <class Array, int Width>
 struct held;
 
@@ -241,8 +245,8 @@ TUTTI_HD const void* address(only_written<T> array) {
 
 }  // namespace detail
 
-/// What `thread` of `threads` does where all of them together call `f(arrays[i]...)` for every i in
-/// [0, n): whole packs of `Width` neighbours first, then the rest one by one.
+/// Does the share of `thread` where `threads` threads together call `f(arrays[i]...)` for every i
+/// in [0, n): first whole packs of `Width` neighbours, then the rest one by one.
 template <int Width, class F, class... Arrays>
 TUTTI_HD void share_of(std::size_t thread, std::size_t threads, std::size_t n, const F& f,
                        Arrays... arrays) {
@@ -256,7 +260,7 @@ TUTTI_HD void share_of(std::size_t thread, std::size_t threads, std::size_t n, c
   }
 }
 
-/// Whether every array begins where a pack may lie.
+/// Whether every array begins at an address that is aligned for a pack.
 template <int Width, class... Arrays>
 TUTTI_HD bool aligned_for(Arrays... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(detail::address(arrays)) %
@@ -265,7 +269,8 @@ TUTTI_HD bool aligned_for(Arrays... arrays) {
           ...);
 }
 
-/// Four neighbours at a time where all arrays allow it: sixteen bytes of floats.
+/// Does the share of a thread, as share_of, with four neighbours at a time (sixteen bytes of
+/// floats) if all arrays are aligned for it.
 template <class F, class... Arrays>
 TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_t n, const F& f,
                              Arrays... arrays) {
@@ -276,7 +281,7 @@ TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_
   }
 }
 
-/// One pack of what `f` does.
+/// Calls `f.pack<Width>(i)` as a function of i alone.
 template <int Width, class F>
 struct in_packs {
   F f;

@@ -8,12 +8,13 @@
 
 namespace tutti::kernels {
 
-/// Bits one after the other, the first in the most significant bit of the first byte.
+/// Writes bits one after the other, the first in the most significant bit of the first byte.
 class bit_writer {
  public:
   explicit bit_writer(std::byte* to) : begin_(to), to_(to) {}
 
-  /// The lowest `count` bits of `bits`, the most significant first; at most 32, nothing above them.
+  /// Writes the lowest `count` bits of `bits`, the most significant first. `count` is at most 32,
+  /// and all higher bits must be 0.
   void write(std::uint64_t bits, int count) {
     pending_ = (pending_ << count) | bits;
     waiting_ += count;
@@ -22,7 +23,7 @@ class bit_writer {
       *to_++ = static_cast<std::byte>(pending_ >> waiting_);
     }
   }
-  /// Fills the last byte with zeros; how many bytes there are.
+  /// Fills the last byte with zeros, and returns how many bytes there are.
   std::size_t finish() {
     if (waiting_ > 0) {
       write(0, 8 - waiting_);
@@ -37,12 +38,12 @@ class bit_writer {
   int waiting_ = 0;
 };
 
-/// Reads what a bit_writer wrote; behind the end there are zeros.
+/// Reads what a bit_writer wrote. Past the end it reads zeros.
 class bit_reader {
  public:
   explicit bit_reader(std::span<const std::byte> from) : from_(from) {}
 
-  /// The next `count` bits, at most 32.
+  /// Returns the next `count` bits, at most 32.
   std::uint64_t read(int count) {
     while (waiting_ < count) {
       const std::byte next = place_ < from_.size() ? from_[place_] : std::byte{};
@@ -61,14 +62,15 @@ class bit_reader {
   int waiting_ = 0;
 };
 
-// Elias' recursive code (omega) of a positive number: a 0 ends it; before that stands the number in
-// binary, before that how many digits those are less one, and so on down to 1, of which nothing is
-// written. 1 is "0", 2 "100", 4 "101000". After: Elias, "Universal codeword sets", 1975.
+// Elias' recursive code (omega) of a positive number. Its last bit is a 0. Before that stands the
+// number in binary, before that the number of its digits less one, in binary, and so on down to 1,
+// which is not written. The code of 1 is "0", of 2 "100", of 4 "101000". After: Elias, "Universal
+// codeword sets", 1975.
 
-/// Digits of a positive number.
+/// Returns how many binary digits a positive number has.
 constexpr int digits_of(std::uint64_t number) { return static_cast<int>(std::bit_width(number)); }
 
-/// Bits of the code; the longer the larger the number.
+/// Returns the length of a number's code, in bits. It grows with the number.
 constexpr int elias_length(std::uint64_t number) {
   int length = 1;
   for (; number > 1; number = static_cast<std::uint64_t>(digits_of(number)) - 1) {
@@ -90,7 +92,7 @@ inline void write_elias(bit_writer& out, std::uint64_t number) {
   out.write(0, 1);
 }
 
-/// Reads a number; 0 where what is there is no code of less than 2^32.
+/// Reads a number. Returns 0 if the next bits are no code of a number below 2^32.
 inline std::uint64_t read_elias(bit_reader& in) {
   std::uint64_t number = 1;
   while (in.read(1) != 0) {
@@ -103,11 +105,11 @@ inline std::uint64_t read_elias(bit_reader& in) {
   return number;
 }
 
-// Elias' delta code of a positive number: its digits less the first, in binary, and before them how
-// many digits it has, in binary, and before that as many zeros as that has digits less one. 1 is
-// "1", 2 "0100", 4 "01100".
+// Elias' delta code of a positive number ends with the number's digits less the first, in binary.
+// Before that stands how many digits it has, in binary, and before that as many zeros as this count
+// has digits less one. The code of 1 is "1", of 2 "0100", of 4 "01100".
 
-/// The lowest `length` bits, the most significant first.
+/// A string of bits: the lowest `length` bits of `bits`, the most significant first.
 struct bit_string {
   std::uint64_t bits{};
   int length{};
@@ -117,7 +119,7 @@ struct bit_string {
   }
 };
 
-/// The code of a number from 1 to 2^32 - 1, 42 bits at most.
+/// Returns the code of a number from 1 to 2^32 - 1, at most 42 bits.
 constexpr bit_string elias_delta(std::uint64_t number) {
   const int digits = digits_of(number);
   const auto count = static_cast<std::uint64_t>(digits);
@@ -125,12 +127,12 @@ constexpr bit_string elias_delta(std::uint64_t number) {
   return bit_string{count, 2 * digits_of(count) - 1}.then(without_the_first);
 }
 
-/// Bits in words of 32, the first in a word's most significant bit.
+/// Writes bits into words of 32, the first in a word's most significant bit.
 class word_writer {
  public:
   explicit word_writer(std::byte* to) : to_(to) {}
 
-  /// At most 32 bits.
+  /// Writes at most 32 bits.
   void write(bit_string what) {
     pending_ = pending_ << what.length | what.bits;
     waiting_ += what.length;
@@ -139,7 +141,7 @@ class word_writer {
       put(static_cast<std::uint32_t>(pending_ >> waiting_));
     }
   }
-  /// At most 64.
+  /// Writes at most 64 bits.
   void write_long(bit_string what) {
     if (what.length > 32) {
       const int rest = what.length - 32;
@@ -148,7 +150,7 @@ class word_writer {
     }
     write(what);
   }
-  /// Fills the last word with zeros; how many bits there were.
+  /// Fills the last word with zeros, and returns how many bits were written before these.
   std::size_t finish() {
     const std::size_t bits = 32 * words_ + static_cast<std::size_t>(waiting_);
     if (waiting_ > 0) {
@@ -169,21 +171,22 @@ class word_writer {
   int waiting_ = 0;
 };
 
-/// Reads what a word_writer wrote; behind the end there are zeros.
+/// Reads what a word_writer wrote. Past the end it reads zeros.
 class word_reader {
  public:
   explicit word_reader(std::span<const std::byte> from) : from_(from) {}
 
-  /// Of those that were read.
+  /// Returns how many bits have been read.
   std::size_t bits() const { return 32 * words_ - static_cast<std::size_t>(waiting_); }
 
-  /// The next `count` bits, at most 32.
+  /// Returns the next `count` bits, at most 32.
   std::uint64_t read(int count) {
     fill();
     waiting_ -= count;
     return pending_ >> waiting_ & ((std::uint64_t{1} << count) - 1);
   }
-  /// A number in Elias' delta code; 0 where what is there is no code of less than 2^32.
+  /// Reads a number in Elias' delta code. Returns 0 if the next bits are no code of a number below
+  /// 2^32.
   std::uint64_t read_elias_delta() {
     fill();
     const auto next = static_cast<std::uint32_t>(pending_ >> (waiting_ - 32));
@@ -197,7 +200,7 @@ class word_reader {
   }
 
  private:
-  /// At least 32 bits wait.
+  /// Reads another word if fewer than 32 bits wait.
   void fill() {
     if (waiting_ < 32) {
       std::uint32_t word = 0;

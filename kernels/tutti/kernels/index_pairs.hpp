@@ -16,7 +16,7 @@ namespace tutti::kernels {
 
 namespace element {
 
-/// One thread's elements, drawn by chance one after the other.
+/// Draws 64 random elements for each thread, one after the other.
 struct draw_some {
   static constexpr std::size_t each = 64;
 
@@ -46,7 +46,7 @@ struct clear_pair {
   TUTTI_HD void operator()(std::size_t i) const { data[pairs[i].index] = 0; }
 };
 
-/// Adds a pair unless one before it has its index.
+/// Adds a pair unless a pair before it has the same index.
 struct add_new_pair {
   const index_pair* pairs;
   float* sum;
@@ -65,8 +65,9 @@ struct add_new_pair {
 
 }  // namespace element
 
-/// out[i] becomes the element of `input` that number `first_draw` + i of those that follow `seed`
-/// names, modulo the input's length: some come twice. `input` is empty only if `out` is.
+/// Draws out.size() random elements: out[i] becomes the element of `input` whose index is random
+/// number `first_draw` + i of those that follow `seed`, modulo the input's length, so some may
+/// occur twice. `input` may be empty only if `out` is.
 template <host_queue Queue>
 void draw_pairs(Queue& queue, std::span<const float> input, std::uint64_t seed,
                 std::size_t first_draw, std::span<index_pair> out) {
@@ -78,20 +79,20 @@ void draw_pairs(Queue& queue, std::span<const float> input, std::uint64_t seed,
     }
   });
 }
-/// A thread draws 64 elements.
+/// Draws the same elements on a device, 64 in each thread.
 void draw_pairs(cuda::stream& queue, std::span<const float> input, std::uint64_t seed,
                 std::size_t first_draw, std::span<index_pair> out);
 
-/// The out.size() elements of largest magnitude, at most input.size(), as a heap whose root is the
-/// smallest: a later element enters only if it is larger than the root, and takes its place. Throws
-/// usage_error at a NaN, named by `first_element` + its index.
+/// Selects the out.size() elements of largest magnitude, at most input.size(), as a heap whose root
+/// has the smallest. A later element enters only if it is larger than the root, and takes the
+/// root's place. Throws usage_error at a NaN, named by `first_element` + its index.
 template <host_queue Queue>
 void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t first_element,
                     std::span<index_pair> out) {
   queue.run([=] {
     const pair_heap heap{out.data(), out.size()};
     const auto at = [=](std::size_t i) {
-      if (key_of(input[i]) > largest_number) {
+      if (key_of(input[i]) > infinity_key) {
         refuse_nan(first_element + i);
       }
       return index_pair{static_cast<std::uint32_t>(i), input[i]};
@@ -99,7 +100,7 @@ void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t fi
     for (std::size_t i = 0; i < out.size(); ++i) {
       heap.push(i, at(i));
     }
-    constexpr std::size_t block = 64;  // most hold nothing that enters, and cost this one look
+    constexpr std::size_t block = 64;  // most blocks hold nothing that enters, and end here
     for (std::size_t begin = out.size(); begin < input.size() && !out.empty(); begin += block) {
       const std::size_t end = std::min(begin + block, input.size());
       std::uint32_t largest = 0;
@@ -114,14 +115,15 @@ void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t fi
     }
   });
 }
-/// The pairs that the host selects, in its order: what enters depends on all that has entered
-/// before, so one block reads the input and one of its threads keeps the heap. NaN is refused as
-/// select_largest has it.
+/// Selects the pairs that the host selects, in its order. What enters depends on all that has
+/// entered before, so one block of threads reads the input and one of its threads keeps the heap.
+/// NaN is refused as by select_largest.
 void select_by_heap(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     std::span<index_pair> out);
 
-/// sum[index] += value, of pairs with an equal index the first alone. Throws communication_error,
-/// and adds nothing, at an index that the sum has not; a device, which cannot throw, leaves it out.
+/// sum[index] += value; of several pairs with the same index only the first counts. Throws
+/// communication_error, and adds nothing, if an index is not below sum.size(). A device, which
+/// cannot throw, leaves that pair out.
 template <host_queue Queue>
 void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float> sum) {
   queue.run([=] {
@@ -132,7 +134,7 @@ void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float>
     if (!pairs.empty() && last >= sum.size()) {
       refuse_element(last, sum.size());
     }
-    constexpr std::size_t window = 262144;  // of the sum: a bit each, in the first-level cache
+    constexpr std::size_t window = 262144;  // elements whose bits stay in the first-level cache
     std::array<std::uint64_t, window / 64> added;
     for (std::size_t begin = 0; begin < sum.size() && !pairs.empty(); begin += window) {
       added.fill(0);
@@ -149,7 +151,7 @@ void add_pairs(Queue& queue, std::span<const index_pair> pairs, std::span<float>
     }
   });
 }
-/// Each pair is compared with all before it.
+/// Adds on a device, which compares each pair with all before it.
 void add_pairs(cuda::stream& queue, std::span<const index_pair> pairs, std::span<float> sum);
 
 /// data[index] = 0.

@@ -9,11 +9,12 @@
 #include "tutti/kernels/adam.hpp"
 #include "tutti/kernels/elements.hpp"
 
-// Steps whose length depends on the norm of the whole tensor, which is added up in double in a
-// fixed order. For the host alone.
+// Optimizer steps whose length depends on the norms of a whole tensor, which are added up in double
+// in a fixed order. They run only on hosts.
 namespace tutti::kernels {
 
-/// The values of a step that is as long as a share of the tensor itself.
+/// The constants of a step of layer-wise SGD, whose length is a share (`trust`) of the tensor's own
+/// norm.
 struct layerwise_descent {
   float learning_rate{};
   float momentum{};
@@ -29,20 +30,23 @@ inline double norm(std::span<const float> of) {
   }));
 }
 
-/// The way that Adam goes without a rate, and a share of the parameter beside.
+/// The direction of a layer-wise Adam step: Adam's step without its rate, plus weight_decay times
+/// the parameter.
 struct adam_direction {
   adam_step values;
   float weight_decay;
 
   float operator()(float x, float m, float v) const {
-    return element::adam_way(values, m, v) + element::product(weight_decay, x);
+    return element::adam_change(values, m, v) + element::product(weight_decay, x);
   }
 };
 
 }  // namespace detail
 
-/// With r = trust * |x| / (|g| + weight_decay * |x|), or 1 where one of the norms is 0:
-/// m = momentum * m + learning_rate * r * (g + weight_decay * x), then x -= m.
+/// Takes a step of SGD whose length depends on the tensor's norm. With r = trust * |x| / (|g| +
+/// weight_decay * |x|), or r = 1 if one of the norms is 0:
+///   m = momentum * m + learning_rate * r * (g + weight_decay * x)
+///   x -= m
 template <host_queue Queue>
 void descend_layerwise(Queue& queue, std::span<float> x, std::span<float> m,
                        std::span<const float> g, const layerwise_descent& values) {
@@ -62,9 +66,11 @@ void descend_layerwise(Queue& queue, std::span<float> x, std::span<float> m,
   });
 }
 
-/// Both moments as in `adam`; with u = m * rate / (sqrt(v) * root_factor + epsilon) +
-/// weight_decay * x, x -= learning_rate * |x| / |u| * u, or learning_rate * u where one of the
-/// norms is 0. `moments.rate` is the first moment's bias correction alone.
+/// Takes a step of Adam whose length depends on the tensor's norm. The moments change as in `adam`,
+/// and then
+///   u = m * rate / (sqrt(v) * root_factor + epsilon) + weight_decay * x
+///   x -= learning_rate * |x| / |u| * u, or learning_rate * u if one of the norms is 0.
+/// `moments.rate` is only the first moment's bias correction.
 template <host_queue Queue>
 void adam_layerwise(Queue& queue, std::span<float> x, std::span<float> m, std::span<float> v,
                     std::span<const float> g, const adam_step& moments, float learning_rate,

@@ -12,9 +12,9 @@
 #include "tutti/kernels/thin_products.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// A matrix as a product of two thin ones. The orthonormalisation is its own, for Eigen's QR
-// decomposition would make every unit that includes this compile five times as long, and adds in
-// another order.
+// A matrix as a product of two thin ones. Columns are made orthonormal by code of this library's
+// own, because Eigen's QR decomposition would make every translation unit that includes this header
+// compile five times as long, and adds in another order.
 namespace tutti::kernels {
 
 namespace detail {
@@ -23,11 +23,12 @@ inline double norm(const float* column, const segments& cut) {
   return std::sqrt(dot(column, column, cut));
 }
 
-/// Whether of a column's length only rounding is left.
+/// Whether nothing but rounding is left of a column that had the length `before`.
 TUTTI_HD inline bool vanished(double length, double before) { return !(length > 1e-6 * before); }
 
-/// Takes `column`'s share along each of the first `count` unit vectors away. A share is rounded to
-/// a float, so that its products are exact; a second pass takes what that leaves.
+/// Subtracts from `column` its component along each of the first `count` unit vectors. A
+/// component's length is rounded to a float, so that its products are exact; a second pass
+/// subtracts what that leaves.
 inline void project_out(const float* units, std::size_t rows, std::size_t count, float* column) {
   for (std::size_t other = 0; other < count; ++other) {
     const float* const unit = units + other * rows;
@@ -38,7 +39,7 @@ inline void project_out(const float* units, std::size_t rows, std::size_t count,
   }
 }
 
-/// In [-1, 1).
+/// Returns the random number at `place`, uniform in [-1, 1).
 TUTTI_HD inline float random_at(const counted_random& random, std::size_t place) {
   return static_cast<float>(2 * random.uniform(place) - 1);
 }
@@ -73,7 +74,7 @@ void matrix_times_thin(Queue& queue, const float* matrix, const float* right, co
 void matrix_times_thin(cuda::stream& queue, const float* matrix, const float* right,
                        const low_rank& size, float* left);
 
-/// matrix += addend, and left = matrix * right: on a host in one pass.
+/// matrix += addend, then left = matrix * right. A host does both in one pass.
 template <host_queue Queue>
 void add_and_multiply(Queue& queue, std::span<float> matrix, std::span<const float> addend,
                       const float* right, const low_rank& size, float* left) {
@@ -100,16 +101,17 @@ void transposed_times_thin(Queue& queue, const float* matrix, const float* left,
 void transposed_times_thin(cuda::stream& queue, const float* matrix, const float* left,
                            const low_rank& size, float* right);
 
-/// Columns become orthonormal, in their order (modified Gram-Schmidt, twice); one that lies in the
-/// others' span, up to rounding, becomes 0.
+/// Makes columns orthonormal, in their order (modified Gram-Schmidt, twice). A column that lies in
+/// the span of those before it, up to rounding, becomes 0.
 template <host_queue Queue>
 void orthonormalise(Queue& queue, float* columns, std::size_t rows, std::size_t count) {
   queue.run([=] { widest([=] { detail::orthonormalise(columns, rows, count); }); });
 }
 void orthonormalise(cuda::stream& queue, float* columns, std::size_t rows, std::size_t count);
 
-/// product = average * left * transposed right, and `rest` loses what `ranks` share of the sum:
-/// where that is the average, the very floats of `product`.
+/// Let S = left * transposed right, which is a sum over all ranks. Sets `product` to average * S,
+/// and subtracts S / ranks from `rest`. If `average` is 1 / ranks, `rest` loses exactly the floats
+/// of `product`.
 template <host_queue Queue>
 void expand_and_subtract(Queue& queue, const float* left, const float* right, const low_rank& size,
                          float average, int ranks, std::span<float> product,
@@ -130,7 +132,8 @@ void expand_and_subtract(cuda::stream& queue, const float* left, const float* ri
                          const low_rank& size, float average, int ranks, std::span<float> product,
                          std::span<float> rest);
 
-/// Columns that are all 0 become random ones, uniform in [-1, 1): column k draws from stream k.
+/// Fills columns that are all 0 with random numbers, uniform in [-1, 1). Column k draws from stream
+/// k of `random`.
 template <host_queue Queue>
 void fill_empty_columns(Queue& queue, float* columns, std::size_t rows, std::size_t count,
                         const counted_random& random) {

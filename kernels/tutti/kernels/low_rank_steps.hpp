@@ -12,22 +12,23 @@
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/low_rank.hpp"
 
-/// How a device multiplies with thin matrices: its sums are the host's, in the host's order, and
-/// one read of the matrix is enough for four columns of a thin one. Neighbouring threads read
-/// neighbouring elements.
+/// How a device multiplies with thin matrices. It adds in the host's order, so its sums are the
+/// host's, bit for bit. One read of the matrix serves four columns of a thin one. Neighbouring
+/// threads read neighbouring elements.
 ///
-/// Memory is far away and doubles are dear to make of floats, so threads read many elements of the
-/// matrix before they use the first, without a condition that would hold reads back, and share what
-/// they read of a thin matrix. Where elements end, zeros are added: a sum that began as +0 is never
-/// -0, so they change no bit.
+/// Memory is far away, and converting floats to doubles is costly. So threads read many elements of
+/// the matrix before they use the first, without a condition that would hold reads back, and share
+/// what they read of a thin matrix. Past the last element zeros are added: a sum that began as +0
+/// is never -0, so they change no bit.
 namespace tutti::kernels::steps {
 
 using kernels::detail::segments;
 
-/// Columns of a thin matrix whose sums a thread keeps.
+/// How many columns of a thin matrix a thread keeps sums of.
 inline constexpr std::size_t most_together = 4;
 
-/// Calls `f(first, how many)`, the latter a constant, for `count` columns of a thin matrix.
+/// Calls `f(first, size)` for groups of neighbouring columns that together are the `count` columns
+/// of a thin matrix. The size is a compile-time constant.
 template <class F>
 TUTTI_HD void columns_together(std::size_t count, const F& f) {
   std::size_t first = 0;
@@ -43,7 +44,8 @@ TUTTI_HD void columns_together(std::size_t count, const F& f) {
   }
 }
 
-/// Adds the product of what were floats: it is exact, so one rounding or two make no difference.
+/// Adds the product of two doubles that were floats. It is exact, so one rounding gives the same
+/// sum as two.
 TUTTI_HD inline void add_product(double& sum, double a, double b) {
 #if defined(__CUDA_ARCH__)
   sum = __fma_rn(a, b, sum);
@@ -52,7 +54,8 @@ TUTTI_HD inline void add_product(double& sum, double a, double b) {
 #endif
 }
 
-/// Where so many sums go: into `out`, or their segments into `partial`, for add_segments.
+/// Where the `sums` sums of a product go: into `out` if they are not cut, otherwise the sums of
+/// their segments into `partial`, for add_segments.
 struct product_sums {
   segments cut;
   std::size_t sums;
@@ -68,7 +71,7 @@ struct product_sums {
   }
 };
 
-/// For each sum that is cut.
+/// Adds up the segments of a sum that is cut.
 struct add_segments {
   product_sums of;
 
@@ -81,7 +84,8 @@ struct add_segments {
   }
 };
 
-/// Sixteen lanes for each segment of four rows, which share a read of the thin matrix.
+/// left = matrix * right. Sixteen lanes add each segment of four rows, which share one read of the
+/// thin matrix.
 struct matrix_times_thin {
   const float* matrix;
   const float* right;
@@ -127,8 +131,8 @@ struct matrix_times_thin {
   }
 
  private:
-  /// A lane's sums of every sixteenth product in a segment: many at a time, and a few where those
-  /// end. Rows behind the last are the last again.
+  /// Returns a lane's sums of every sixteenth product in a segment: many at a time, and a few at a
+  /// time at its end. Rows past the last are the last one again.
   template <std::size_t Columns>
   TUTTI_HD sums<Columns> sum_products(std::size_t line, std::size_t first, std::size_t segment,
                                       std::size_t lane) const {
@@ -154,7 +158,7 @@ struct matrix_times_thin {
     return sum;
   }
 
-  /// Adds those of `Steps` elements of each row, from i on.
+  /// Adds the products of `Steps` elements of each row, every sixteenth from i on.
   template <std::size_t Steps, std::size_t Columns, class IsThere>
   TUTTI_HD void add_products(const float* const (&row)[rows_together], const float* thin,
                              std::size_t i, const IsThere& is_there, sums<Columns>& sum) const {
@@ -181,9 +185,9 @@ struct matrix_times_thin {
   }
 };
 
-/// A block for each segment of as many columns as a warp has lanes: its warps have some rows each.
-/// All lanes of a warp need the same elements of the thin matrix: one lane makes doubles of a
-/// row's, and shares them.
+/// right = transposed matrix * left. One block of threads adds each segment of as many columns as a
+/// warp has lanes, and each of its warps some of the rows. All lanes of a warp need the same
+/// elements of the thin matrix, so one lane converts those of a row to doubles, and shares them.
 struct transposed_times_thin {
   const float* matrix;
   const float* left;
@@ -191,7 +195,7 @@ struct transposed_times_thin {
   product_sums to;
 
   static constexpr unsigned min_blocks_per_sm = 2;
-  /// More would not leave their sums in the registers of two blocks.
+  /// With more rows, the registers would not hold the sums of two blocks.
   static constexpr std::size_t rows_together = 16;
 
   struct memory {
@@ -218,7 +222,7 @@ struct transposed_times_thin {
         const std::size_t lane = thread % lanes;
         if (k < columns && column + lane < size.columns) {
           double total = 0;
-          for (std::size_t g = 0; g < warps; ++g) {  // of which some may have no rows
+          for (std::size_t g = 0; g < warps; ++g) {  // some warps may have no rows
             total += shared.of_warp[g][k][lane];
           }
           to.keep((first + k) * size.columns + column + lane, segment, total);
@@ -234,7 +238,7 @@ struct transposed_times_thin {
     double sum[Columns];
   };
 
-  /// A warp's sums over the rows [row, end).
+  /// Computes a warp's sums over the rows [row, end).
   template <std::size_t Columns, class Warp>
   TUTTI_HD void sum_products(const Warp& lanes_of, std::size_t column, std::size_t first,
                              std::size_t row, std::size_t end,
@@ -257,8 +261,8 @@ struct transposed_times_thin {
     });
   }
 
-  /// Adds those of as many rows as are read together, from `row` on. Lanes behind the last column
-  /// have the last again.
+  /// Adds the products of `rows_together` rows, from `row` on. Lanes past the last column add the
+  /// last column again.
   template <std::size_t Columns, class Warp, class IsThere>
   TUTTI_HD void add_products(const Warp& lanes_of, std::size_t column, std::size_t first,
                              std::size_t row, const IsThere& is_there,
@@ -288,7 +292,8 @@ struct transposed_times_thin {
   }
 };
 
-/// One block, of which sixteen threads have a segment's elements for themselves.
+/// Makes columns orthonormal, on one block of threads. Sixteen of its threads handle each segment
+/// of a column.
 struct orthonormalise {
   float* columns;
   std::size_t rows;
@@ -309,7 +314,7 @@ struct orthonormalise {
     for (std::size_t k = 0; k < count; ++k) {
       float* const column = columns + k * rows;
       const double before = std::sqrt(dot(block, shared, column, column));
-      for (std::size_t other = 0; other < 2 * k; ++other) {  // all of them, twice
+      for (std::size_t other = 0; other < 2 * k; ++other) {  // all columns before, twice
         const float* const unit = columns + other % k * rows;
         const auto share = static_cast<float>(dot(block, shared, unit, column));
         each_element(block, [&](std::size_t i) {
@@ -325,7 +330,7 @@ struct orthonormalise {
   }
 
  private:
-  /// Calls `f(i)` for what a thread has of a column.
+  /// Calls `f(i)` for the elements of a column that a thread handles.
   template <class F>
   TUTTI_HD void elements_of(std::uint32_t thread, const F& f) const {
     const std::size_t segment = thread / block_lanes;
@@ -367,7 +372,7 @@ struct orthonormalise {
   }
 };
 
-/// A block for each column.
+/// Fills a column with random numbers if it is all 0. One block of threads handles each column.
 struct fill_empty_column {
   float* columns;
   std::size_t rows;
@@ -376,7 +381,7 @@ struct fill_empty_column {
   static constexpr unsigned min_blocks_per_sm = 1;
 
   struct memory {
-    std::uint32_t others;  // not 0
+    std::uint32_t others;  // threads that found an element other than 0
   };
 
   template <class Block>
@@ -407,7 +412,7 @@ struct fill_empty_column {
   }
 };
 
-/// Packs of neighbours, which may lie in several rows.
+/// Expands packs of neighbouring elements, which may lie in several rows.
 struct expand_and_subtract {
   const float* left;
   const float* right;

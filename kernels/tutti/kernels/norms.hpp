@@ -17,8 +17,8 @@ namespace tutti::kernels {
 
 namespace detail {
 
-/// Calls `take(element)` for each in no particular order: from four places at once, for one stream
-/// of reads leaves most of a core's memory idle.
+/// Calls `take(element)` for each element, in no particular order. Reads from four places of the
+/// input at once, because a single stream of reads leaves most of a core's memory bandwidth idle.
 template <class Take>
 void take_from_four_places(std::span<const float> input, const Take& take) {
   const std::size_t quarter = input.size() / 4;
@@ -33,21 +33,22 @@ void take_from_four_places(std::span<const float> input, const Take& take) {
   }
 }
 
-/// The key of the largest magnitude; 0 if there are none.
+/// Returns the key of the largest magnitude; 0 if there are no elements.
 inline std::uint32_t largest_bits(std::span<const float> input) {
   std::uint32_t largest = 0;
   take_from_four_places(input, [&](float each) { largest = std::max(largest, key_of(each)); });
   return largest;
 }
 
-/// Infinities and NaN, counted in as few bits as an element has, of as many as those can count.
-inline std::uint64_t no_numbers(std::span<const float> input) {
+/// Returns how many elements are infinities or NaN. They are counted in 32 bits, as wide as an
+/// element, for at most 2^31 elements at a time.
+inline std::uint64_t nonfinite(std::span<const float> input) {
   constexpr std::size_t together = std::size_t{1} << 31;
   std::uint64_t found = 0;
   for (std::size_t begin = 0; begin < input.size(); begin += together) {
     std::uint32_t here = 0;
     take_from_four_places(input.subspan(begin, std::min(together, input.size() - begin)),
-                          [&](float each) { here += key_of(each) < largest_number ? 0 : 1; });
+                          [&](float each) { here += key_of(each) < infinity_key ? 0 : 1; });
     found += here;
   }
   return found;
@@ -57,7 +58,7 @@ TUTTI_HD inline double square_root(double value) {
 #if defined(__CUDA_ARCH__)
   return __dsqrt_rn(value);
 #else
-  return __builtin_sqrt(value);  // of <cmath>, which compilers read for longer than all norms
+  return __builtin_sqrt(value);  // because <cmath> takes compilers longer to read than all norms
 #endif
 }
 
@@ -65,7 +66,7 @@ TUTTI_HD inline double square_root(double value) {
 
 namespace element {
 
-/// Exact: in double.
+/// The square of a float in double, which is exact.
 struct square {
   TUTTI_HD double operator()(float value) const {
     return static_cast<double>(value) * static_cast<double>(value);
@@ -86,7 +87,7 @@ struct square_of_sum {
 };
 
 /// 1 for an infinity or NaN, 0 for a number.
-struct is_no_number {
+struct is_nonfinite {
   TUTTI_HD double operator()(float value) const { return key_of(value) < 0x7f80'0000u ? 0 : 1; }
 };
 
@@ -112,7 +113,7 @@ struct keep_root_of_mean {
 }  // namespace element
 
 /// *result becomes the sum of the squares of `input`, added in double in a fixed order, so that
-/// every processor gives the same bits. A device adds in an order of its own: of n squares the two
+/// every processor gives the same bits. A device adds in an order of its own: for n squares the two
 /// sums differ by less than n * 2^-52 of either.
 template <host_queue Queue>
 void sum_of_squares(Queue& queue, std::span<const float> input, double* result) {
@@ -125,8 +126,8 @@ void sum_of_squares(Queue& queue, std::span<const float> input, double* result) 
 }
 void sum_of_squares(cuda::stream& queue, std::span<const float> input, double* result);
 
-/// *result becomes the root of the mean of the squares, added as above and rounded once; 0 if there
-/// are none.
+/// *result becomes the root of the mean of the squares, which are added as in sum_of_squares, and
+/// is rounded once; 0 if there are none.
 template <host_queue Queue>
 void root_mean_square(Queue& queue, std::span<const float> input, float* result) {
   queue.run([=] {
@@ -138,7 +139,7 @@ void root_mean_square(Queue& queue, std::span<const float> input, float* result)
 }
 void root_mean_square(cuda::stream& queue, std::span<const float> input, float* result);
 
-/// into[i] += from[i], and *result becomes the root mean square of `into`: one pass.
+/// into[i] += from[i], and *result becomes the root mean square of `into`, in one pass.
 template <host_queue Queue>
 void add_and_root_mean_square(Queue& queue, std::span<float> into, std::span<const float> from,
                               float* result) {
@@ -159,16 +160,16 @@ void largest_magnitude(Queue& queue, std::span<const float> input, float* result
 }
 void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 
-/// *count grows by how many of `input` are infinities or NaN. A host's other threads may read it
-/// meanwhile.
+/// Adds to *count how many elements of `input` are infinities or NaN. Other threads of a host may
+/// read *count meanwhile.
 template <host_queue Queue>
-void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
+void count_nonfinite(Queue& queue, std::span<const float> input, std::uint64_t* count) {
   queue.run([=] {
     widest([=] {
-      std::atomic_ref(*count).fetch_add(detail::no_numbers(input), std::memory_order_relaxed);
+      std::atomic_ref(*count).fetch_add(detail::nonfinite(input), std::memory_order_relaxed);
     });
   });
 }
-void count_no_numbers(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
+void count_nonfinite(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
 
 }  // namespace tutti::kernels

@@ -9,26 +9,26 @@
 
 namespace tutti::kernels {
 
-/// An element that travels, and where it belongs.
+/// An element of a payload, and its index in the array.
 struct index_pair {
   std::uint32_t index;
   float value;
 };
 
-/// Pairs as a binary heap whose root is the smallest magnitude: place for place what libstdc++'s
-/// push_heap and pop_heap leave, which is what BytePS sends.
+/// Pairs as a binary heap whose root has the smallest magnitude. Every pair lies where libstdc++'s
+/// push_heap and pop_heap would leave it, because BytePS sends the pairs in that order.
 struct pair_heap {
   index_pair* pairs;
   std::size_t count;
 
   TUTTI_HD std::uint32_t smallest() const { return key_of(pairs[0].value); }
 
-  /// Joins those before `place`, of which it is the next.
+  /// Adds a pair to a heap that so far holds the `place` pairs before it.
   TUTTI_HD void push(std::size_t place, index_pair pair) const { settle(place, pair); }
 
-  /// The root goes, and `pair` comes.
+  /// Removes the root and adds `pair`.
   TUTTI_HD void replace_smallest(index_pair pair) const {
-    const std::size_t last = count - 1;  // it moves to where the root's place has sunk to
+    const std::size_t last = count - 1;  // its pair moves to the place that becomes free
     const index_pair moved = pairs[last];
     std::size_t free = 0;
     for (std::size_t right = 2; right <= last; right = 2 * free + 2) {
@@ -44,7 +44,8 @@ struct pair_heap {
  private:
   TUTTI_HD std::uint32_t key_at(std::size_t place) const { return key_of(pairs[place].value); }
 
-  /// Rises from a free place past all that is larger.
+  /// Puts `pair` on the way from a free place to the root, after moving down the pairs there that
+  /// are larger.
   TUTTI_HD void settle(std::size_t place, index_pair pair) const {
     while (place > 0 && key_at((place - 1) / 2) > key_of(pair.value)) {
       pairs[place] = pairs[(place - 1) / 2];
@@ -56,8 +57,9 @@ struct pair_heap {
 
 namespace steps {
 
-/// One block: its threads look for what is larger than the root, and one of them lets that in, in
-/// its order. The root only grows, so what it has kept out need not be looked at again.
+/// Fills a heap with the pairs of largest magnitude, on one block of threads. All threads look for
+/// elements that are larger than the root, and one thread lets these enter in the order of their
+/// indices. The root only grows, so an element that was no larger once need not be looked at again.
 struct fill_heap {
   const float* input;
   std::size_t elements;
@@ -68,7 +70,8 @@ struct fill_heap {
   static constexpr unsigned min_blocks_per_sm = 1;
   static constexpr std::uint32_t words = 128;
 
-  /// Of a look: a bit for every element that is larger, and one for every word that has any.
+  /// The result of one look at `words * lanes` elements: a bit for every element that is larger
+  /// than the root, and a bit for every word that holds such a bit.
   struct memory {
     std::uint32_t larger[words];
     std::uint32_t holding[words / lanes];
@@ -123,7 +126,7 @@ struct fill_heap {
   }
 
   TUTTI_HD index_pair taken(std::size_t i) const {
-    if (key_of(input[i]) > largest_number) {
+    if (key_of(input[i]) > infinity_key) {
       lower_atomically(refused, first_element + i);
     }
     return {static_cast<std::uint32_t>(i), input[i]};

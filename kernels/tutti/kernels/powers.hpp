@@ -15,15 +15,17 @@
 
 namespace tutti::kernels {
 
-// Elements rounded at random to one of the two powers of two beside them, so that the mean is the
-// element. A power is a byte, a float's exponent: 0 stands for zero, 255 for infinity. Signs are
-// words laid out as those of signs.hpp, but of zeros and NaN, too.
+// Elements rounded at random to one of the two powers of two beside them, so that the expected
+// value is the element. A power is a byte, the exponent of a float: 0 stands for zero, 255 for
+// infinity. Signs are words laid out as in signs.hpp, but they also hold the signs of zeros and
+// NaN.
 
 namespace detail {
 
-/// A random number of 23 bits added to a magnitude's digits carries into the exponent as often as
-/// the digits say; below the least normal float, too, whose lower neighbour is zero. What lies
-/// above the largest power of two becomes it, and NaN infinity.
+/// Returns the exponent of the power that a value is rounded to. A random number of 23 bits, added
+/// to the magnitude's bits, carries into the exponent as often as the magnitude's digits say. This
+/// also works below the least normal float, whose lower neighbour is zero. A value above the
+/// largest power of two becomes that power, and NaN becomes infinity.
 TUTTI_HD inline std::uint8_t power_of(float value, std::uint64_t random) {
   constexpr std::uint32_t infinity = 255u << 23;
   constexpr std::uint32_t largest = 254;
@@ -60,8 +62,8 @@ inline void add_powers(const std::uint32_t* words, const std::uint8_t* powers,
 
 }  // namespace detail
 
-/// Writes sign_words(input.size()) words and a byte an element. Element i draws the number of place
-/// i. One pass.
+/// Writes sign_words(input.size()) words of signs, and a byte for the power of each element.
+/// Element i draws the random number of place i. One pass.
 template <host_queue Queue>
 void round_to_powers(Queue& queue, std::span<const float> input, const counted_random& random,
                      std::uint32_t* words, std::uint8_t* powers) {
@@ -89,7 +91,8 @@ void add_powers(cuda::stream& queue, const std::uint32_t* words, const std::uint
 
 namespace element {
 
-// A device's thread has a word: in each of its rows the threads of a group read neighbours.
+// On a device a thread handles one word of signs. In each of the word's rows neighbouring threads
+// read neighbouring elements.
 
 struct round_to_powers {
   const float* input;

@@ -8,35 +8,36 @@
 #include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 
-/// How blocks of threads find the k-th largest key: a histogram of the keys' first bits says with
-/// which of them it begins, one of the next bits goes on from there, and after three rounds the
-/// whole key is known.
+/// How blocks of threads find the k-th largest key. A histogram of the keys' first bits says with
+/// which of these the k-th largest begins, a histogram of the next bits goes on from there, and
+/// after three rounds the whole key is known.
 namespace tutti::kernels::radix {
 
 inline constexpr unsigned rounds = 3;
 inline constexpr std::uint32_t bins = 2048;
 
 TUTTI_HD constexpr unsigned shift_in(unsigned round) { return 20 - 10 * round; }
-/// The bits that earlier rounds have found.
+/// Returns the mask of the bits that the rounds before `round` have found.
 TUTTI_HD constexpr std::uint32_t found_in(unsigned round) {
   return round == 0 ? 0 : ~0u << shift_in(round - 1) & 0x7fff'ffffu;
 }
 
-/// The first bits of the k-th largest key, and how many of the keys that begin so are taken. In the
-/// end the whole key, and how many of its equals.
+/// What a search knows: the first bits of the k-th largest key, and how many of the keys that begin
+/// with these bits are among the k largest. In the end `prefix` is the whole key, and `ties` is how
+/// many keys equal to it are taken.
 struct search {
   std::uint32_t prefix;
   std::uint32_t ties;
 };
 
-// ---- who looks at what
+// ---- how threads divide the keys
 
-/// Neighbours whose keys a thread loads together.
+/// How many neighbouring keys a thread loads together.
 inline constexpr std::uint32_t keys_a_thread = 8;
-/// What the threads of a block load together.
+/// How many keys the threads of a block load together.
 inline constexpr std::size_t piece = std::size_t{keys_a_thread} * steps::threads;
 
-/// Keys of neighbours, some of which may be behind the last element.
+/// The keys of neighbouring elements. Those past the last element are 0 and not in `count`.
 struct neighbours {
   std::uint32_t key[keys_a_thread];
   std::uint32_t count;
@@ -64,8 +65,8 @@ struct neighbours {
   }
 };
 
-/// What one block of several looks at of n elements: whole pieces that follow each other. If it has
-/// none, nor has any block after it.
+/// The share of one of several blocks of threads in n elements: whole pieces that follow each
+/// other. If a block's share is empty, so are those of all later blocks.
 struct share_of {
   std::size_t begin;
   std::size_t end;
@@ -78,7 +79,7 @@ struct share_of {
   }
   TUTTI_HD bool empty() const { return begin == end; }
 
-  /// Calls `f(first, neighbours)` for all that a thread looks at.
+  /// Calls `f(first, neighbours)` for all elements of a thread.
   template <class F>
   TUTTI_HD void for_each(std::uint32_t thread, const float* values, const F& f) const {
     for (std::size_t first = begin + thread * keys_a_thread; first < end; first += piece) {
@@ -87,7 +88,8 @@ struct share_of {
   }
 };
 
-/// What the threads of a block have each, added up.
+/// A number of each thread of a block, and the sums of them over the threads before one, after one,
+/// or over all.
 struct sums {
   std::uint32_t of_thread[steps::threads];
   std::uint32_t of_warp[steps::warps];
@@ -134,8 +136,9 @@ TUTTI_HD void clear(const Block& block, std::uint32_t* count) {
   });
 }
 
-/// Adds a thread's digits of a round to its block's histogram: those of one bin that follow each
-/// other at once, so that threads do not wait for each other where all keys are alike.
+/// Adds a thread's digits of one round to its block's histogram. Digits of one bin that follow each
+/// other are added in one operation, so that threads do not wait for each other where all keys are
+/// alike.
 class digit_counter {
  public:
   TUTTI_HD digit_counter(std::uint32_t* count, const search& before, unsigned round)
@@ -167,8 +170,8 @@ class digit_counter {
   std::uint32_t length_ = 0;
 };
 
-/// Ends a round, of which `before` is what the rounds before it left: the bin of the k-th largest
-/// digit goes behind the prefix. One thread finds it, and calls `found`.
+/// Ends a round: appends the digit of the k-th largest key to the prefix that the rounds before
+/// have found (`before`). One thread finds it, and calls `found` with the result.
 template <class Block, class Found>
 TUTTI_HD void narrow(const Block& block, const std::uint32_t* count, const search& before,
                      unsigned round, sums& counted, const Found& found) {

@@ -15,11 +15,11 @@
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
 
-// As many elements as reach a magnitude, behind how many they are. A host's alone: how long a
-// payload is, nobody knows before it is written.
+// Payloads of all elements that reach a magnitude, preceded by their number. Only hosts have them,
+// because the length of such a payload is not known before it is written.
 namespace tutti::kernels {
 
-/// An element that reaches the magnitude, and its place.
+/// An element that reaches the magnitude, and its index.
 struct reaching_element {
   std::uint32_t index;
   float value;
@@ -31,7 +31,7 @@ constexpr std::size_t reaching_bytes(std::size_t count) {
 constexpr std::size_t reaching_count(std::size_t bytes) {
   return bytes < reaching_bytes(0) ? 0 : (bytes - reaching_bytes(0)) / sizeof(reaching_element);
 }
-/// Bytes of a payload that elements [first, first + count) lie in.
+/// Returns the bytes of a payload that hold elements [first, first + count).
 inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::size_t first,
                                           std::size_t count) {
   return payload.subspan(reaching_bytes(first), count * sizeof(reaching_element));
@@ -39,7 +39,8 @@ inline std::span<std::byte> reaching_part(std::span<std::byte> payload, std::siz
 
 namespace detail {
 
-/// A payload's elements. Throws communication_error where it says that they are more than it has.
+/// Returns a payload's elements. Throws communication_error if it states more elements than it
+/// holds.
 inline std::span<const reaching_element> elements_in(std::span<const std::byte> payload) {
   if (payload.size() < sizeof(std::uint32_t)) {
     return {};
@@ -54,7 +55,7 @@ inline std::span<const reaching_element> elements_in(std::span<const std::byte> 
   return {reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated), stated};
 }
 
-/// The k-th largest magnitude, or the smallest above 0 where fewer are above 0.
+/// Returns the k-th largest magnitude, or the least positive float if that is 0.
 inline float kth_magnitude(std::span<const float> input, std::size_t k) {
   const std::uint32_t key =
       k == 0 ? 0 : kth_largest(input.size(), k, 0, largest_bits(input), [=](std::size_t i) {
@@ -71,12 +72,12 @@ inline std::size_t count_reaching(std::span<const float> input, float magnitude)
   return count;
 }
 
-/// Writes how many elements reach the magnitude and which, in order, into room for
-/// reaching_bytes(n); answers the bytes of those.
+/// Writes how many elements reach the magnitude, and these in order. `out` has room for all n
+/// elements, reaching_bytes(n). Returns the bytes that are written.
 inline std::size_t write_reaching(std::span<const float> input, float magnitude, std::byte* out) {
   auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
   std::uint32_t count = 0;
-  for (std::size_t i = 0; i < input.size(); ++i) {  // without a branch: kept if it counts
+  for (std::size_t i = 0; i < input.size(); ++i) {  // written without a branch, kept if it counts
     found[count] = {static_cast<std::uint32_t>(i), input[i]};
     count += key_of(input[i]) >= key_of(magnitude) ? 1 : 0;
   }
@@ -86,22 +87,23 @@ inline std::size_t write_reaching(std::span<const float> input, float magnitude,
 
 }  // namespace detail
 
-/// *magnitude becomes that of the k-th largest of the input, 0 < k <= n; the smallest above 0 where
-/// fewer are above 0, so that zeros never reach it.
+/// *magnitude becomes the k-th largest magnitude of the input, 0 < k <= n, or the least positive
+/// float if that is 0, so that zeros never reach it.
 template <host_queue Queue>
 void find_kth_magnitude(Queue& queue, std::span<const float> input, std::size_t k,
                         float* magnitude) {
   queue.run([=] { *magnitude = detail::kth_magnitude(input, k); });
 }
 
-/// Writes how many elements reach the magnitude and which, in order, into room for
-/// reaching_bytes(n); *length becomes the bytes of those. NaN reaches every magnitude.
+/// Writes how many elements reach the magnitude, and these in order. `out` has room for all n
+/// elements, reaching_bytes(n). *length becomes the bytes that are written. NaN reaches every
+/// magnitude.
 template <host_queue Queue>
 void write_reaching(Queue& queue, std::span<const float> input, float magnitude, std::byte* out,
                     std::size_t* length) {
   queue.run([=] { *length = detail::write_reaching(input, magnitude, out); });
 }
-/// Those that reach the k-th largest magnitude of them.
+/// Writes the elements that reach the k-th largest magnitude of `input`.
 template <host_queue Queue>
 void write_reaching_kth(Queue& queue, std::span<const float> input, std::size_t k, std::byte* out,
                         std::size_t* length) {
@@ -115,8 +117,8 @@ void count_reaching(Queue& queue, std::span<const float> input, float magnitude,
   queue.run([=] { *count = detail::count_reaching(input, magnitude); });
 }
 
-/// Where to cut the input so that each part has as many elements that reach the magnitude: begins
-/// of all parts but the first. Where none reaches it, parts are even.
+/// Cuts the input so that all parts have equally many elements that reach the magnitude, and writes
+/// where each part but the first begins. If no element reaches it, the parts are equally long.
 template <host_queue Queue>
 void divide_reaching(Queue& queue, std::span<const float> input, float magnitude,
                      std::span<std::uint32_t> begins) {
@@ -138,7 +140,7 @@ void divide_reaching(Queue& queue, std::span<const float> input, float magnitude
   });
 }
 
-/// What does not reach the magnitude becomes 0.
+/// Sets elements that do not reach the magnitude to 0.
 template <host_queue Queue>
 void keep_reaching(Queue& queue, std::span<float> data, float magnitude) {
   queue.run([=] {
@@ -148,7 +150,7 @@ void keep_reaching(Queue& queue, std::span<float> data, float magnitude) {
   });
 }
 
-/// What reaches the magnitude becomes 0 where `other` is not 0.
+/// Sets elements that reach the magnitude to 0 where `other` is not 0.
 template <host_queue Queue>
 void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
                           std::span<const float> other) {
@@ -159,8 +161,8 @@ void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
   });
 }
 
-/// sum[index] += value. Throws communication_error, and adds nothing, at an index that the sum has
-/// not, or of a payload that is cut short.
+/// sum[index] += value. Throws communication_error, and adds nothing, if an index is not below
+/// sum.size() or the payload is cut short.
 template <host_queue Queue>
 void add_reaching(Queue& queue, std::span<const std::byte> payload, std::span<float> sum) {
   queue.run([=] {
@@ -178,7 +180,8 @@ void add_reaching(Queue& queue, std::span<const std::byte> payload, std::span<fl
   });
 }
 
-/// The payload's elements are counted from `by` elements earlier.
+/// Adds `by` to the index of each element of the payload, which then counts from `by` elements
+/// earlier.
 template <host_queue Queue>
 void shift_reaching(Queue& queue, std::span<std::byte> payload, std::uint32_t by) {
   queue.run([=] {
@@ -189,7 +192,8 @@ void shift_reaching(Queue& queue, std::span<std::byte> payload, std::uint32_t by
   });
 }
 
-/// data[index] = 0, of a payload of this rank's own.
+/// data[index] = 0 for the elements of a payload. It must be one of this rank's own, because
+/// indices are not checked.
 template <host_queue Queue>
 void clear_reaching(Queue& queue, std::span<const std::byte> payload, std::span<float> data) {
   queue.run([=] {

@@ -18,20 +18,22 @@
 
 namespace tutti::kernels {
 
-// The k largest magnitudes of n, exactly; of equal ones those with the lowest index.
+// Selections of exactly the k elements of largest magnitude out of n; of equal magnitudes those
+// with the lowest index.
 //
-// On a host a sample suggests a floor that a little more than k elements should reach. One read of
-// the input collects these candidates, and a histogram of the few finds the exact threshold. A
-// sample that misjudged costs five more reads, and never exactness. A device does the same with a
-// large input (selection_steps.hpp).
+// On a host a sample of the input suggests a floor, a magnitude that a little more than k elements
+// should reach. One read of the input collects the elements that do, the candidates, and histograms
+// of these few find the exact threshold. If the sample misjudged, all elements are searched
+// instead, which costs five more reads, and never exactness. A device does the same with a large
+// input (selection_steps.hpp).
 
-/// Where the selected go: as many as there are indices.
+/// Where selected elements are written. The number of indices says how many to select.
 struct selection {
   std::span<std::uint32_t> indices{};
   float* values{};
 };
 
-/// Values, and the element that each is of.
+/// Values, and the index of the element that each belongs to.
 struct pairs {
   std::span<const std::uint32_t> indices{};
   const float* values{};
@@ -41,18 +43,19 @@ struct pairs {
 
 namespace detail {
 
-/// Which elements suggest a floor, spread evenly and not in step with anything.
+/// The elements that suggest a floor. They are spread evenly, with an offset that changes from one
+/// to the next, so that they are not in step with any pattern of the input.
 struct sample {
   static constexpr std::size_t most = 8192;
 
-  std::size_t size{};  ///< 0 where a sample would not pay
+  std::size_t size{};  ///< 0 if a sample would not pay
   std::size_t stride{1};
-  std::uint32_t rank{};  ///< of the largest in it, which is the floor
+  std::uint32_t rank{};  ///< the floor is the sample's element of this rank, the largest being 1
 
   TUTTI_HD std::size_t place(std::size_t i) const { return i * stride + i % stride; }
 };
 
-/// One whose floor somewhat more than k of n should reach.
+/// Returns a sample whose floor somewhat more than k of n elements should reach.
 inline sample sample_for(std::size_t n, std::size_t k) {
   if (n < 4096 || k > n / 4) {
     return {};
@@ -64,14 +67,16 @@ inline sample sample_for(std::size_t n, std::size_t k) {
   return {size, n / size, static_cast<std::uint32_t>(generous)};
 }
 
-/// Everything above `key` is selected, and the first `ties` of those equal to it.
+/// The limit of a selection: elements whose key is above `key` are selected, and the first `ties`
+/// of those whose key is equal to it.
 struct threshold {
   std::uint32_t key{};
   std::size_t ties{};
 };
 
-/// The k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, all of them from `low` to `high`: they
-/// are counted in 2048 bins, and of one bin in 2048 again.
+/// Returns the k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, and how many of its equals are
+/// among the k largest. All keys lie in [low, high]. The first pass counts them in 2048 bins; each
+/// further pass counts the bin that holds the k-th largest in 2048 bins again.
 template <class Key>
 threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
                       const Key& key) {
@@ -98,33 +103,33 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
   }
 }
 
-/// A key that somewhat more than k elements should reach; 0, which all reach, where a sample would
-/// not pay.
+/// Returns a key that somewhat more than k elements should reach, or 0, which all reach, if a
+/// sample would not pay.
 inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   const sample which = sample_for(input.size(), k);
   if (which.size == 0) {
     return 0;
   }
-  std::array<float, sample::most> room;  // they lie far apart: each is fetched once
+  std::array<float, sample::most> room;  // a copy: the elements lie far apart
   const std::span<float> taken(room.data(), which.size);
   for (std::size_t i = 0; i < taken.size(); ++i) {
     taken[i] = input[which.place(i)];
   }
   const threshold floor = kth_largest(taken.size(), which.rank, 0, largest_bits(taken),
                                       [=](std::size_t i) { return key_of(taken[i]); });
-  return std::max(floor.key, 1u);  // of a sparse input the zeros are no candidates
+  return std::max(floor.key, 1u);  // zeros of a sparse input are no candidates
 }
 
-/// Of n elements, ascending, whose keys are at least `floor`, writes the largest. NaN is above
-/// every magnitude, so it is among them if it is anywhere.
+/// Writes the largest of the values, in ascending order of their indices. The keys of all values
+/// are at least `floor`. NaN is above every magnitude, so if any value is NaN, one is selected.
 template <class Index>
 void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
                   const selection& out) {
   const auto key = [=](std::size_t i) { return key_of(values[i]); };
   threshold limit =
       kth_largest(values.size(), out.indices.size(), floor, largest_bits(values), key);
-  // Written without a branch, which would be mispredicted at every other candidate, and kept if it
-  // counts.
+  // Every value is written, and kept if it counts. A branch would be mispredicted at every other
+  // candidate.
   for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
     const std::size_t tie = key(i) == limit.key && limit.ties != 0 ? 1 : 0;
     limit.ties -= tie;
@@ -134,8 +139,8 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
   }
 }
 
-/// Throws usage_error at NaN, once all is written: a queue that runs on threads goes on with what
-/// reads the indices.
+/// Throws usage_error if NaN was selected. This comes after everything is written, because a queue
+/// that runs on threads goes on with work that reads the indices.
 inline void refuse_nan_in(const selection& written, std::uint64_t first_element) {
   const std::span<const float> values(written.values, written.indices.size());
   const auto nan = loops::find_if(values, [](float each) { return std::isnan(each); });
@@ -144,8 +149,8 @@ inline void refuse_nan_in(const selection& written, std::uint64_t first_element)
   }
 }
 
-/// Throws communication_error unless every index is one of n elements: they may have come from
-/// anywhere.
+/// Throws communication_error unless every index is below n. The indices may come from another
+/// rank, so they may be anything.
 inline void expect_elements(std::span<const std::uint32_t> indices, std::size_t n) {
   std::uint32_t last = 0;
   widest([&] {
@@ -160,13 +165,15 @@ inline void expect_elements(std::span<const std::uint32_t> indices, std::size_t 
 
 }  // namespace detail
 
-/// Candidates to provide room for when k of n are selected.
+/// Returns how many candidates to provide room for when k of n are selected.
 constexpr std::size_t selection_candidates(std::size_t n, std::size_t k) {
   return std::min(n, 4 * k + 32768) + detail::collect_block;
 }
 
-/// Writes the out.indices.size() elements of largest magnitude, in order; at most input.size().
-/// Throws usage_error if one of them is NaN, and names it by `first_element` + its index.
+/// Writes the out.indices.size() elements of largest magnitude, which may be at most input.size(),
+/// in the order of their indices. Throws usage_error if one of them is NaN, and names it by
+/// `first_element` + its index. `room` is for selection_candidates(input.size(),
+/// out.indices.size()) candidates.
 template <host_queue Queue>
 void select_largest(Queue& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room) {
@@ -187,16 +194,18 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     detail::refuse_nan_in(out, first_element);
   });
 }
-/// Selects the elements that the host selects, in its order. A kernel cannot throw: NaN is refused,
-/// in the same words, by the stream's next `synchronize` (engine.wait() and wait(id), save, load)
-/// and every later one; until then it travels, and makes the parameters that it reaches NaN too.
-/// Cost: a read of the input, and five of the candidates; of a small input, a dense selection or
-/// one whose sample misjudged five reads of all.
+/// Selects the elements that the host selects, in its order. A kernel cannot throw, so NaN is
+/// refused, in the same words, by the stream's next `synchronize` (engine.wait() and wait(id),
+/// save, load) and by every later one. Until then the NaN travels on, and makes the parameters that
+/// it reaches NaN, too.
+/// Cost: a read of the input, and five of the candidates. If the input is small, the selection is
+/// dense or the sample misjudged, five reads of the whole input instead of the candidates.
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 
-/// Writes the out.indices.size() pairs of largest magnitude, in order; of equal ones the first.
-/// On a host NaN, which sums may have become, travels. Cost: five reads of the pairs.
+/// Writes the out.indices.size() pairs of largest magnitude, in their order; of equal magnitudes
+/// the first. On a host NaN is not refused, because sums may have become NaN. Cost: five reads of
+/// the pairs.
 template <host_queue Queue>
 void select_largest(Queue& queue, const pairs& from, std::uint64_t, selection out, candidates) {
   queue.run([=] {
@@ -206,7 +215,7 @@ void select_largest(Queue& queue, const pairs& from, std::uint64_t, selection ou
     }
   });
 }
-/// A device refuses it, as above.
+/// Selects the same pairs on a device, which refuses NaN as above.
 void select_largest(cuda::stream& queue, const pairs& from, std::uint64_t first_element,
                     selection out, candidates room);
 
@@ -244,9 +253,9 @@ void clear_at(Queue& queue, std::span<float> data, std::span<const std::uint32_t
 }
 void clear_at(cuda::stream& queue, std::span<float> data, std::span<const std::uint32_t> indices);
 
-/// sum[indices[i]] += values[i]. Throws communication_error, and adds nothing, at an index that the
-/// sum has not; a device, which cannot throw, leaves that one out. On a device no index may come
-/// twice with a value other than 0.
+/// sum[indices[i]] += values[i]. Throws communication_error, and adds nothing, if an index is not
+/// below sum.size(). A device, which cannot throw, leaves that value out. On a device no index may
+/// occur twice with a value other than 0.
 template <host_queue Queue>
 void scatter_add(Queue& queue, std::span<const std::uint32_t> indices, const float* values,
                  std::span<float> sum) {

@@ -11,21 +11,22 @@
 #include "tutti/kernels/radix_search.hpp"
 #include "tutti/kernels/selection.hpp"
 
-/// The steps in which a device selects the k largest magnitudes, exactly and without the host's
-/// waiting.
+/// The steps in which a device selects the k largest magnitudes, exactly and without making the
+/// host wait.
 ///
-/// Of a large input a sample suggests a floor that a little more than k elements should reach. One
-/// read marks those that do, and they are listed, in order. Everything after that looks at the
-/// list, or at all elements where that turns out to be too short or longer than there is room for,
-/// which every block sees for itself when it begins.
+/// For a large input a sample suggests a floor that a little more than k elements should reach. One
+/// read of the input marks the elements that do, the candidates, and these are listed, in order.
+/// All later steps look at the list, or at all elements if there are fewer than k candidates or
+/// more than there is room for. Every block finds out which when it begins.
 ///
-/// Histograms find the threshold. Then each block counts what its share has of it, and writes
-/// behind what the blocks before it have.
+/// Histograms find the threshold. Then each block counts how many elements of its share are above
+/// the threshold and equal to it, and writes those that are selected behind those of the blocks
+/// before it.
 namespace tutti::kernels::radix {
 
 inline constexpr std::size_t most_blocks = 512;
 
-/// Blocks that share n elements.
+/// Returns how many blocks share n elements.
 constexpr std::size_t blocks_sharing(std::size_t n) {
   return std::min(most_blocks, block_count(n, piece));
 }
@@ -36,24 +37,24 @@ struct tally {
   std::uint32_t equal;
 };
 
-/// What the steps of a selection leave for the next.
+/// What each step of a selection leaves for later steps.
 struct record {
   std::uint32_t floor;
-  std::uint32_t candidates;           // elements that reach it
-  std::uint32_t marked[most_blocks];  // how many of them each block has
-  std::uint32_t count[rounds][bins];  // the histograms
-  search found[rounds + 1];           // before each round, and in the end
+  std::uint32_t candidates;           // how many elements reach the floor
+  std::uint32_t marked[most_blocks];  // how many of them are in each block's share
+  std::uint32_t count[rounds][bins];  // the histogram of each round
+  search found[rounds + 1];           // the search before each round, and its end
   tally tallies[most_blocks];
 };
 
 /// Elements to select from.
 struct elements {
   const float* values;
-  const std::uint32_t* names;  // their indices; null: they count up from 0
+  const std::uint32_t* names;  // the elements' indices; null: 0, 1, 2, …
   std::size_t n;
 };
 
-/// All elements, and room for a list of candidates, which may be none.
+/// All elements, and the list of candidates; `room` is 0 if there is none.
 struct source {
   elements all;
   std::uint32_t k;
@@ -61,10 +62,11 @@ struct source {
   float* values;
   std::size_t room;
 
+  /// Whether the list holds all candidates, and these are at least k.
   TUTTI_HD bool list_serves(const record& at) const {
     return room != 0 && at.candidates >= k && at.candidates <= room;
   }
-  /// Where the k largest are.
+  /// Returns the elements to look at: the list if it serves, otherwise all.
   TUTTI_HD elements looked_at(const record& at) const {
     return list_serves(at) ? elements{values, indices, at.candidates} : all;
   }
@@ -72,11 +74,11 @@ struct source {
 
 // ---- to list candidates
 
-/// A bit for every element, in whole pieces.
+/// Returns the bytes of the marks of n elements: a bit each, rounded up to whole pieces.
 constexpr std::size_t mark_bytes(std::size_t n) { return block_count(n, piece) * piece / 8; }
 
-/// One block: a new record, and the floor that a sample suggests, if there is one. Two rounds find
-/// the floor's first 21 bits.
+/// Begins a new record, and finds the floor that a sample suggests, if there is a sample. It runs
+/// on one block. Two rounds find the floor's first 21 bits.
 struct begin_selection {
   const float* input;
   detail::sample which;
@@ -121,7 +123,7 @@ struct begin_selection {
              [&](const search& after) { shared.found[round + 1] = after; });
     }
     block.each([&](std::uint32_t thread) {
-      if (thread == 0) {  // of a sparse input the zeros are no candidates
+      if (thread == 0) {  // zeros of a sparse input are no candidates
         const std::uint32_t floor = shared.found[rounds - 1].prefix;
         at->floor = floor > 0 ? floor : 1;
       }
@@ -129,7 +131,8 @@ struct begin_selection {
   }
 
  private:
-  /// All at once, for they lie far apart.
+  /// Loads a thread's part of the sample: all of it before the first value is used, because the
+  /// elements lie far apart.
   TUTTI_HD void load_sample(std::uint32_t thread, std::uint32_t* keys) const {
     constexpr std::size_t most = detail::sample::most / steps::threads;
     std::uint32_t loaded[most];
@@ -143,7 +146,8 @@ struct begin_selection {
   }
 };
 
-/// Marks the elements that reach the floor, a byte a thread, and counts them.
+/// Marks the elements that reach the floor and counts them. Each thread writes a byte of marks at a
+/// time.
 struct mark_candidates {
   const float* input;
   std::size_t n;
@@ -174,7 +178,7 @@ struct mark_candidates {
         const std::size_t first = begin + thread * keys_a_thread;
         const neighbours some(input, first, mine.end);
         std::uint32_t reaching = 0;
-        for (std::uint32_t i = 0; i < keys_a_thread; ++i) {  // behind the last they are 0
+        for (std::uint32_t i = 0; i < keys_a_thread; ++i) {  // past the last element keys are 0
           reaching |= some.key[i] >= floor ? 1u << i : 0;
         }
         marks[first / keys_a_thread] = static_cast<std::uint8_t>(reaching);
@@ -194,7 +198,7 @@ struct mark_candidates {
 };
 static_assert(keys_a_thread == 8);
 
-/// Lists what is marked, in order, if the list will serve.
+/// Lists the marked elements, in order, if the list will serve.
 struct list_candidates {
   source from;
   const std::uint8_t* marks;
@@ -250,7 +254,8 @@ struct list_candidates {
   static constexpr std::uint32_t words_a_thread = 4;
   static constexpr std::size_t look = std::size_t{words_a_thread} * 32 * steps::threads;
 
-  /// Calls `f(first element, marks)` for what a thread looks at of those from `begin` on.
+  /// Calls `f(first element, marks)` for each word of marks that a thread looks at, of elements
+  /// from `begin` on.
   template <class F>
   TUTTI_HD void for_each_word(std::uint32_t thread, std::size_t begin, std::size_t end,
                               const F& f) const {
@@ -275,7 +280,8 @@ static_assert(most_blocks <= steps::threads);
 
 // ---- to select
 
-/// Every block learns what the rounds before `round` have found, and the first notes it.
+/// Every block computes what the rounds before `round` have found; the first block writes it to the
+/// record.
 template <class Block>
 TUTTI_HD void learn(const Block& block, record& at, unsigned round, sums& counted, search& found) {
   if (round == 0) {
@@ -295,7 +301,7 @@ TUTTI_HD void learn(const Block& block, record& at, unsigned round, sums& counte
          });
 }
 
-/// Adds each block's digits of a round to the record's.
+/// Adds each block's histogram of a round to the record's.
 struct count_digits {
   source from;
   record* at;
@@ -342,13 +348,14 @@ struct count_digits {
 TUTTI_HD inline tally tally_of(const neighbours& some, std::uint32_t threshold) {
   tally of{};
   for (std::uint32_t i = 0; i < keys_a_thread; ++i) {
-    of.above += some.key[i] > threshold ? 1 : 0;  // behind the last they are 0
+    of.above += some.key[i] > threshold ? 1 : 0;  // past the last element keys are 0
     of.equal += i < some.count && some.key[i] == threshold ? 1 : 0;
   }
   return of;
 }
 
-/// Every block notes what its share has above the threshold, and equal to it.
+/// Writes to the record how many elements of each block's share are above the threshold, and how
+/// many are equal to it.
 struct tally_shares {
   source from;
   record* at;
@@ -394,9 +401,9 @@ struct tally_shares {
   }
 };
 
-/// Every block writes what its share has, in order: what is above the threshold, and the first of
-/// what is equal to it. NaN is above every magnitude; the least element of those that are taken is
-/// refused.
+/// Writes the selected elements of each block's share, in order: those above the threshold, and the
+/// first of those equal to it. NaN is above every magnitude. If NaN is among the selected elements,
+/// `refused` becomes the least of their indices, counted from `first_element`.
 struct write_selected {
   source from;
   const record* at;
@@ -409,7 +416,7 @@ struct write_selected {
 
   struct memory {
     sums counted;
-    tally before;  // what comes before the piece
+    tally before;  // how many elements come before the piece
   };
 
   template <class Block>
@@ -452,7 +459,7 @@ struct write_selected {
   }
 
  private:
-  /// Of a piece a tally fits one word.
+  /// Packs the tally of a piece into one word, in which it fits.
   TUTTI_HD static std::uint32_t packed(tally of) { return of.above << 16 | of.equal; }
   TUTTI_HD static tally unpacked(std::uint32_t word) { return {word >> 16, word & 0xffffu}; }
   static_assert(piece < 1 << 16);
@@ -464,7 +471,7 @@ struct write_selected {
   TUTTI_HD void write(const elements& in, std::size_t first, const neighbours& some,
                       const search& threshold, tally before) const {
     for (std::uint32_t i = 0; i < keys_a_thread; ++i) {
-      const bool above = some.key[i] > threshold.prefix;  // behind the last they are 0
+      const bool above = some.key[i] > threshold.prefix;  // past the last element keys are 0
       const bool equal = i < some.count && some.key[i] == threshold.prefix;
       if (above || (equal && before.equal < threshold.ties)) {
         const std::uint32_t ties = before.equal < threshold.ties ? before.equal : threshold.ties;
@@ -479,7 +486,7 @@ struct write_selected {
     const std::uint32_t index = in.names == nullptr ? static_cast<std::uint32_t>(i) : in.names[i];
     indices[to] = index;
     values[to] = in.values[i];
-    if (key_of(in.values[i]) > largest_number) {
+    if (key_of(in.values[i]) > infinity_key) {
       lower_atomically(refused, first_element + index);
     }
   }

@@ -17,22 +17,24 @@
 
 namespace tutti::kernels {
 
-// One bit an element, 1 where it is below zero: zeros of either sign and NaN count as positive.
+// Signs in one bit an element: 1 if it is below zero. Zeros of either sign and NaN count as
+// positive.
 //
-// n elements, padded with zeros to a multiple of 32, are seen as 32 rows of n / 32. A word takes
-// one bit from each row, the first row in its most significant bit, so that both ways are a shift
-// of a whole vector of words and never a shuffle.
+// n elements, padded with zeros to a multiple of 32, are seen as 32 rows of n / 32 elements. Word i
+// takes element i of each row, the first row in its most significant bit. Packing and unpacking are
+// then shifts of a whole vector of words, and never shuffle the words of a vector.
 
-/// 32-bit words that hold the signs of n elements.
+/// Returns how many 32-bit words hold the signs of n elements.
 constexpr std::size_t sign_words(std::size_t n) { return round_up(n, 32) / 32; }
 
 namespace detail {
 
-// Words that stay in the second-level cache while the rows pass by. Shorter runs of a row would end
-// before a processor's prefetchers have settled on them.
+// How many words are packed at a time: so few that they stay in the second-level cache while the
+// rows pass by, and so many that a processor's prefetchers settle on each run of a row.
 inline constexpr std::size_t tile = 65536;
 
-/// words[i] takes a bit of each row: of negative(first + i), negative(first + row_length + i), …
+/// Shifts a bit of each of some rows into words[i]: negative(first + i), negative(first +
+/// row_length + i), …
 template <class Negative, std::size_t... Row>
 void pack_rows(std::size_t first, std::size_t row_length, std::size_t columns, std::uint32_t* words,
                const Negative& negative, std::index_sequence<Row...>) {
@@ -48,10 +50,12 @@ void pack_rows(std::size_t first, std::size_t row_length, std::size_t columns, s
   }
 }
 
-/// Packs tile by tile, from a column on; `negative(element)` sees every element once.
+/// Packs signs tile by tile, from word `first_column` on. Calls `negative(element)` once for every
+/// element.
 ///
-/// So many rows at a time: more streams keep more of the memory busy, as long as they are no more
-/// than it can follow, and the words are read and written once for all of them.
+/// Packs `RowsTogether` rows at a time. More rows are more streams of reads, which use more of the
+/// memory's bandwidth as long as a processor can follow them all, and the words are read and
+/// written once for all of these rows.
 template <std::size_t RowsTogether, class Negative>
 void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
           std::size_t first_column = 0) {
@@ -75,11 +79,12 @@ void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
   }
 }
 
-// Words that are looked at together: a number that the compiler knows, and of which a block rarely
-// has a remainder.
+// How many words of a block are packed together: a constant, so that the compiler knows it, and one
+// that divides the words of nearly every block.
 inline constexpr std::size_t columns_together = 16;
 
-/// Packs one block, which lies in the first-level cache; `negative(i)` sees every element once.
+/// Packs one block, which lies in the first-level cache. Calls `negative(i)` once for every
+/// element.
 template <std::size_t RowsTogether, class Negative>
 void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
   const std::size_t total = elements / 32;
@@ -95,7 +100,8 @@ void pack_block(std::size_t elements, std::uint32_t* words, const Negative& nega
   }
 }
 
-/// Elements of a row whose signs fill words side by side, sixteen squares of 32 rows.
+/// How many elements of a row pack_row_by_row packs together. The words of 32 such rows are sixteen
+/// squares of 32 by 32 bits.
 inline constexpr std::size_t square = 32 * columns_together;
 
 template <unsigned Apart>
@@ -117,7 +123,7 @@ void swap_bits(std::uint32_t* words) {
   }
 }
 
-/// Turns squares of bits: bit b of row r becomes bit r of row b.
+/// Transposes these squares of bits: bit b of row r becomes bit r of row b.
 inline void turn_squares(std::uint32_t* words) {
   swap_bits<16>(words);
   swap_bits<8>(words);
@@ -126,8 +132,9 @@ inline void turn_squares(std::uint32_t* words) {
   swap_bits<1>(words);
 }
 
-/// Packs the words row by row: two arrays of which one is written are fastest in memory's order. A
-/// square's words first hold its rows, each packed as a block, and are turned once all are there.
+/// Packs signs while reading row after row, because kernels of two arrays of which one is written
+/// are fastest in memory's order. A square's words first hold its rows, each packed as a block, and
+/// are transposed once all rows are there.
 template <class Negative>
 void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative) {
   const std::size_t total = sign_words(elements);
@@ -145,38 +152,40 @@ void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative&
   pack<4>(elements, words, negative, squares * square);
 }
 
-/// `magnitude` with the sign that `row` has in `word`.
+/// Returns `magnitude` with the sign that `row` has in `word`.
 TUTTI_HD inline float signed_like(std::uint32_t word, unsigned row, float magnitude) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) ^
                               ((word << row) & 0x8000'0000u));
 }
 
-/// Takes one of two values off, as the sign says, so that zero stays +0, and answers the sign.
+/// Subtracts `magnitude` with the value's sign from `value`, and returns whether the sign is
+/// negative. The subtraction is written so that a result of zero is +0.
 TUTTI_HD inline bool subtract_sign(float& value, float magnitude) {
   const bool negative = value < 0;
   value = 0 - ((negative ? -magnitude : magnitude) - value);
   return negative;
 }
 
-/// into += from, less the sign of that, which is the answer.
+/// Adds `from` to `into`, then subtracts the sign of the sum, 1 or -1. Returns whether it is
+/// negative.
 inline bool add_and_vote(float& into, float from) {
   const float both = into + from;
   into = both - (both < 0 ? -1.0f : 1.0f);
   return both < 0;
 }
 
-/// What a number becomes with a sign's value: the sum of the two.
+/// Decodes a sign by adding its value to what is there.
 struct added {
   static constexpr bool reads = true;
   TUTTI_HD float operator()(float before, float value) const { return before + value; }
 };
-/// That value, as if there had been a zero.
+/// Decodes a sign by writing its value over what is there, with the bits of adding it to zero.
 struct written {
   static constexpr bool reads = false;
   TUTTI_HD float operator()(float, float value) const { return 0.0f + value; }
 };
 
-/// out[i], out[row_length + i], … take the signs of rows `first`, `first + 1`, … in words[i].
+/// Decodes rows `first`, `first + 1`, … of words[i] into out[i], out[row_length + i], …
 template <class How, std::size_t... Row>
 void decode_rows(const std::uint32_t* words, std::size_t columns, std::size_t first,
                  std::size_t row_length, float magnitude, float* out, How how,
@@ -196,7 +205,7 @@ void decode_rows(const std::uint32_t* words, std::size_t columns, std::size_t fi
 
 template <class How>
 void decode_signs(const std::uint32_t* words, float magnitude, std::span<float> out, How how) {
-  constexpr auto together = std::make_index_sequence<4>();  // of a name, nvcc would misspell it
+  constexpr auto together = std::make_index_sequence<4>();  // a literal: nvcc misspells names
   constexpr std::size_t rows = together.size();
   const std::size_t total = sign_words(out.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {
@@ -221,7 +230,7 @@ void decode_signs(const std::uint32_t* words, float magnitude, std::span<float> 
 
 }  // namespace detail
 
-/// Writes sign_words(input.size()) words.
+/// Packs the signs of `input` into sign_words(input.size()) words.
 template <host_queue Queue>
 void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words) {
   queue.run([=] {
@@ -233,7 +242,7 @@ void pack_signs(Queue& queue, std::span<const float> input, std::uint32_t* words
 }
 void pack_signs(cuda::stream& queue, std::span<const float> input, std::uint32_t* words);
 
-/// Packs signs and takes off what each stands for: input[i] -= ±*magnitude.
+/// Packs the signs of `input`, and subtracts what each stands for: input[i] -= ±*magnitude.
 template <host_queue Queue>
 void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* magnitude,
                              std::uint32_t* words) {
@@ -250,7 +259,8 @@ void pack_signs_and_subtract(Queue& queue, std::span<float> input, const float* 
 void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input, const float* magnitude,
                              std::uint32_t* words);
 
-/// Packs the signs of into[i] += from[i], one vote an element: into[i] -= ±1. One pass.
+/// into[i] += from[i]; then packs the signs of `into`, one vote an element, and subtracts what each
+/// stands for: into[i] -= ±1. One pass.
 template <host_queue Queue>
 void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const float> from,
                         std::uint32_t* words) {
@@ -264,7 +274,7 @@ void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const flo
 void add_and_pack_signs(cuda::stream& queue, std::span<float> into, std::span<const float> from,
                         std::uint32_t* words);
 
-/// sum[i] += ±*magnitude; a null `magnitude` is 1.
+/// sum[i] += ±*magnitude, or ±1 if `magnitude` is null.
 template <host_queue Queue>
 void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
                std::span<float> sum) {
@@ -276,7 +286,7 @@ void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
 void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
                std::span<float> sum);
 
-/// out[i] = ±*magnitude; a null `magnitude` is 1. The same bits as added to zeros.
+/// out[i] = ±*magnitude, or ±1 if `magnitude` is null, with the bits of adding it to zero.
 template <host_queue Queue>
 void unpack_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
                   std::span<float> out) {
@@ -290,10 +300,10 @@ void unpack_signs(cuda::stream& queue, const std::uint32_t* words, const float* 
 
 namespace element {
 
-// A device's thread has a word or `Width` words side by side: their elements lie in 32 rows, and in
-// each the threads of a group read neighbours. Some rows are loaded before the first is written:
-// memory is far away, and what is written might be what is read next, for all that a compiler
-// knows.
+// On a device, a thread packs one word, or `Width` neighbouring words. The words' elements lie in
+// 32 rows, and in each row neighbouring threads read neighbouring elements. Several rows are loaded
+// before the first is written: memory is far away, and for all that a compiler knows, a write may
+// change what is read next.
 
 template <int Width>
 using words_of = kernels::detail::pack_of<std::uint32_t, Width>;
@@ -308,13 +318,13 @@ struct columns {
   TUTTI_HD columns(std::size_t elements, std::size_t i)
       : n(elements), words(sign_words(elements)), first(Width * i) {}
   TUTTI_HD std::size_t element(unsigned row) const { return row * words + first; }
-  /// No padding is among them.
+  /// Whether none of these elements is padding.
   TUTTI_HD bool whole() const { return element(31) + Width <= n; }
 };
 
 inline constexpr unsigned rows_at_once = 8;
 
-/// Rows from `begin` on.
+/// The elements of `rows_at_once` rows, from row `begin` on, in registers.
 template <class T, int Width>
 struct some_rows {
   using row = kernels::detail::pack_of<std::remove_const_t<T>, Width>;
@@ -347,7 +357,8 @@ TUTTI_HD void pack_some_rows(const columns<Width>& mine, unsigned begin, words_o
   (rows.store(mine, begin), ...);
 }
 
-/// Packs `negative(elements of the arrays...)`, which may change what may be written, into words.
+/// Packs `negative(elements of the arrays...)` into words. `negative` may change elements of arrays
+/// that are not const.
 template <int Width, class Negative, class... T>
 TUTTI_HD void pack_columns(const columns<Width>& mine, std::uint32_t* out, const Negative& negative,
                            T*... arrays) {
@@ -413,12 +424,13 @@ struct add_and_pack_words {
   }
 };
 
-/// A thread has `Width` neighbours of `out`, or what is left of them, so that a group writes all of
-/// a stretch of memory. Their words are read once for each of 32 rows, from the caches.
+/// Decodes the signs of blocks. A thread decodes `Width` neighbours of `out`, or fewer at the end,
+/// so that neighbouring threads write neighbouring memory. Words are read once for each of their 32
+/// rows, from the caches.
 template <class How>
 struct decode_signs {
-  const std::uint32_t* in;  // of each block, one behind the other
-  const float* magnitudes;  // a block's; null: 1
+  const std::uint32_t* in;  // the words of all blocks, one block after the other
+  const float* magnitudes;  // one for each block; null: all are 1
   float* out;
   std::size_t n;
   std::size_t block;

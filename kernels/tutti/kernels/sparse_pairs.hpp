@@ -10,13 +10,13 @@
 
 namespace tutti::kernels {
 
-// Pairs of an index and a value, sorted by index. One index may have several pairs: then the first
-// of them has the value, and the others have 0. Nothing here adds a zero, so that a device's
-// threads never meet at one element.
+// Pairs of an index and a value, sorted by index. Several pairs may have the same index: then the
+// first of them has the value, and the others have 0. Kernels never add a zero, so that no two
+// threads of a device write to the same element.
 
 namespace detail {
 
-/// How many of `n` sorted indices are below `index`.
+/// Returns how many of `n` sorted indices are below `index`.
 TUTTI_HD inline std::size_t count_below(const std::uint32_t* indices, std::size_t n,
                                         std::uint64_t index) {
   std::size_t first = 0;
@@ -36,8 +36,9 @@ TUTTI_HD inline std::size_t count_below(const std::uint32_t* indices, std::size_
 
 namespace element {
 
-/// Every pair finds its place by itself: behind those of its own array before it, and those of the
-/// other array with lower indices. At an index of both, `mine` comes first and gets the sum.
+/// Writes one pair to its place in the merged array: behind the pairs before it in its own array,
+/// and the pairs of the other array with lower indices. At an index that both arrays have, the pair
+/// of `mine` comes first and gets the sum.
 struct merge_pairs {
   const std::uint32_t* my_indices;
   const float* my_values;
@@ -87,8 +88,8 @@ struct add_absent {
 
 }  // namespace element
 
-/// `out` becomes all pairs of both, sorted, with room for them; what they have in common is added,
-/// mine + theirs. Cost: a binary search a pair.
+/// Merges the pairs of both, sorted, into `out`, which has room for them all. Values of the same
+/// index are added, mine + theirs. Cost: a binary search a pair.
 template <host_queue Queue>
 void merge_pairs(Queue& queue, const pairs& mine, const pairs& theirs, selection out) {
   queue.for_each(
@@ -98,8 +99,8 @@ void merge_pairs(Queue& queue, const pairs& mine, const pairs& theirs, selection
 }
 void merge_pairs(cuda::stream& queue, const pairs& mine, const pairs& theirs, selection out);
 
-/// sum[index] += value for every pair whose index is not among those `present`, which are sorted.
-/// Throws communication_error at an index that the sum has not; a device leaves it out. Cost: a
+/// sum[index] += value for every pair whose index is not in `present`, which is sorted. Throws
+/// communication_error if an index is not below sum.size(); a device leaves that pair out. Cost: a
 /// binary search a pair.
 template <host_queue Queue>
 void add_absent(Queue& queue, const pairs& some, std::span<const std::uint32_t> present,

@@ -14,19 +14,20 @@
 #include "tutti/kernels/counted_random.hpp"
 #include "tutti/kernels/elias.hpp"
 
-// A block's elements as levels of its Euclidean norm, rounded up or down at random, in Elias' code.
-// A host's alone: where a block's bits begin depends on all before it.
+// A block's elements become levels of its Euclidean norm, rounded up or down at random, in Elias'
+// code, as QSGD has it. It runs only on hosts, because the place of a block's bits depends on all
+// blocks before it.
 namespace tutti::kernels {
 
-/// What both ends of the code agree on.
+/// The parameters of the code, on which encoder and decoder agree.
 struct level_code {
-  std::uint32_t levels{};  ///< a block's norm is so many levels
-  std::size_t block{};     ///< elements that share a norm
-  bool every_element{};    ///< each has a code; else only those that are not 0, with distances
+  std::uint32_t levels{};  ///< how many levels make up a block's norm
+  std::size_t block{};     ///< how many elements share a norm
+  bool every_element{};    ///< code every element; else only levels that are not 0, with distances
 
-  /// Most bits that a block of n elements makes. Where distances are coded: an element costs most
-  /// when it stands next to the one before, for a distance's code is shorter than twice the
-  /// distance.
+  /// Returns the most bits that a block of n elements can take. Where distances are coded, an
+  /// element takes most if it directly follows the coded element before it, because the code of a
+  /// distance is shorter than twice the distance.
   constexpr std::size_t most_bits(std::size_t n) const {
     const auto longest = static_cast<std::size_t>(
         elias_length(every_element ? std::uint64_t{levels} + 1 : std::uint64_t{levels}));
@@ -36,7 +37,8 @@ struct level_code {
 
 namespace detail {
 
-/// The norm as it travels: the least float that is not below it, so that no element is above it.
+/// Returns the norm as it is sent: the least float that is not below the exact norm, so that no
+/// element is above it.
 inline float block_norm(std::span<const float> block) {
   const double norm = std::sqrt(sum_in_lanes(
       block.size(), [block](std::size_t i) { return double{block[i]} * double{block[i]}; }));
@@ -46,7 +48,7 @@ inline float block_norm(std::span<const float> block) {
              : rounded;
 }
 
-/// Of a norm that is no number or none, nothing but the norm travels.
+/// Whether elements are coded: if the norm is 0, infinite or NaN, only the norm is sent.
 inline bool has_levels(float norm) { return norm > 0 && std::isfinite(norm); }
 
 inline std::size_t encode_levels(std::span<const float> input, const level_code& code,
@@ -58,7 +60,7 @@ inline std::size_t encode_levels(std::span<const float> input, const level_code&
     if (!has_levels(norm)) {
       return;
     }
-    std::size_t coded = 0;  // one past the last element that is not 0
+    std::size_t coded = 0;  // one past the last element whose level is not 0
     for (std::size_t i = 0; i < n; ++i) {
       const float value = input[begin + i];
       const double exact = std::fabs(double{value}) * code.levels / double{norm};
@@ -112,7 +114,7 @@ inline void add_levels(std::span<const std::byte> payload, const level_code& cod
       }
       const std::uint64_t distance = read_elias(from);
       if (distance == 0 || distance > n - i) {
-        return;  // behind the last, as the encoder ends a block
+        return;  // past the last element: how the encoder ends a block
       }
       i += distance - 1;
       const bool negative = from.read(1) != 0;
@@ -126,16 +128,16 @@ inline void add_levels(std::span<const std::byte> payload, const level_code& cod
 
 }  // namespace detail
 
-/// Writes the levels of `input`; `*length` becomes the bytes of it. Element i draws the number of
-/// place i.
+/// Encodes `input`, and sets *length to the bytes that this takes. Element i draws the random
+/// number of place i.
 template <host_queue Queue>
 void encode_levels(Queue& queue, std::span<const float> input, const level_code& code,
                    const counted_random& random, std::byte* out, std::size_t* length) {
   queue.run([=] { *length = detail::encode_levels(input, code, random, out); });
 }
 
-/// sum[i] += what its level stands for. The payload may be longer than its code; one that is no
-/// code at all adds something within its own bounds.
+/// sum[i] += what its level stands for. The payload may be longer than its code. A payload that is
+/// not valid code adds arbitrary numbers, but nothing outside of `payload` and `sum` is touched.
 template <host_queue Queue>
 void add_levels(Queue& queue, std::span<const std::byte> payload, const level_code& code,
                 std::span<float> sum) {

@@ -10,14 +10,14 @@
 
 namespace tutti::kernels {
 
-/// k of n elements by chance, 0 < k <= n: one from each of k runs of equal length, give or take an
-/// element. Who knows the key draws the same ones.
+/// A random draw of k of n elements, 0 < k <= n: one from each of k runs of equal length, give or
+/// take an element. Every rank that knows the key draws the same elements.
 struct stratified_draw {
   std::uint64_t n;
   std::uint64_t k;
 
   TUTTI_HD std::uint64_t begin(std::uint64_t j) const {
-    return j * (n / k) + j * (n % k) / k;  // j * n / k, which might overflow
+    return j * (n / k) + j * (n % k) / k;  // j * n / k, which itself might overflow
   }
   TUTTI_HD std::uint64_t length(std::uint64_t j) const { return begin(j + 1) - begin(j); }
   TUTTI_HD std::uint64_t element(std::uint64_t key, std::uint64_t j) const {
@@ -25,7 +25,7 @@ struct stratified_draw {
   }
 };
 
-/// The key, as two words, and a value for each run.
+/// What is sent of a draw: the key, as two words, and a value for each run.
 struct drawn_values {
   std::uint32_t* key;
   float* values;
@@ -80,11 +80,11 @@ struct clear_drawn {
 
 }  // namespace element
 
-/// What a value that was drawn stands for.
+/// What a drawn value stands for: its own element, or all elements of its run.
 enum class drawn_as { itself, its_run };
 
-/// Writes the key and out.count elements of the input, each as often as its run is long where it
-/// stands for the run.
+/// Writes the key, and a drawn element of each of out.count runs of the input. If it stands for its
+/// run, it is multiplied by the run's length.
 template <host_queue Queue>
 void draw(Queue& queue, std::span<const float> input, std::uint64_t key, drawn_as what,
           drawn_values out) {
@@ -106,7 +106,7 @@ void add_drawn(Queue& queue, const const_drawn_values& in, std::span<float> sum)
 }
 void add_drawn(cuda::stream& queue, const const_drawn_values& in, std::span<float> sum);
 
-/// 0 for each element that was drawn.
+/// Sets each element that was drawn to 0.
 template <host_queue Queue>
 void clear_drawn(Queue& queue, const const_drawn_values& in, std::span<float> data) {
   queue.for_each(in.count, element::clear_drawn{in.key, {data.size(), in.count}, data.data()});

@@ -11,14 +11,16 @@
 #include "tutti/base/sum_in_lanes.hpp"
 #include "tutti/kernels/blocks.hpp"
 
-// Products with thin matrices, as a host makes them. Matrices lie row after row, thin ones column
-// after column. Sums along a matrix are made in double, where products of floats are exact, and the
-// product of the factors in floats, both in one order, so every processor gives the same bits,
-// whatever its vectors, and every device. Eigen adds in an order that follows from its processor's
-// vectors, which no device repeats.
+// Products of a matrix with a thin one, which has few columns, as a host computes them. A matrix is
+// stored row by row, a thin one column by column. Sums along a matrix are added in double, in which
+// products of floats are exact, and the product of the two thin factors is added in floats. Both
+// are added in one fixed order, so that every processor gives the same bits, whatever the width of
+// its vectors, and so does every device. Eigen is not used, because its order of addition depends
+// on the processor's vectors, and no device repeats that order.
 namespace tutti::kernels {
 
-/// The rows and columns of a matrix, and the columns of its two thin factors.
+/// The size of a low-rank approximation: the rows and columns of the matrix, and the columns of its
+/// two thin factors (the rank).
 struct low_rank {
   std::size_t rows{};
   std::size_t columns{};
@@ -27,11 +29,13 @@ struct low_rank {
 
 namespace detail {
 
-/// Where sums are cut, so that a device has work for its threads where sums are few and long: each
-/// segment is added for itself, and then the segments are, in their order.
+/// Where a sum is cut into segments, so that a device has work for all its threads when there are
+/// few sums of many terms. Each segment is summed on its own, and then the segments' sums are added
+/// in order.
 class segments {
  public:
-  /// Segments of some `least` terms or more, and at most so many of them.
+  /// Cuts `terms` terms into at most `most` segments of `least` terms or more. Only the last
+  /// segments may be shorter, or empty.
   TUTTI_HD constexpr segments(std::size_t terms, std::size_t least, std::size_t most)
       : terms_(terms),
         count_(terms < 2 * least || most < 2 ? 1
@@ -51,16 +55,18 @@ class segments {
   std::size_t length_;
 };
 
-/// Partial sums that a device has room for between two kernels.
+/// How many partial sums a device has room for between the kernel that writes them and the kernel
+/// that adds them.
 inline constexpr std::size_t most_partial_sums = 8192;
 
-/// Of so many sums of a product with a thin matrix.
+/// Returns how to cut each of the `sums` sums of a product with a thin matrix.
 constexpr segments of_a_product(std::size_t sums, std::size_t terms) {
   return segments(terms, 1024, most_partial_sums / std::max<std::size_t>(sums, 1));
 }
-/// Of one sum over a column, for as many threads as a block has.
+/// Returns how to cut one sum over a column: into at most as many segments as a block of threads
+/// can add, with sixteen threads a segment.
 constexpr segments of_a_column(std::size_t rows) { return segments(rows, 64, 32); }
-/// Of so many rows, for as many warps as a block has.
+/// Returns how to divide rows over the warps of a block, of which there are sixteen.
 TUTTI_HD constexpr segments of_rows(std::size_t rows) { return segments(rows, 32, 16); }
 
 inline double dot(const float* a, const float* b, const segments& cut) {
@@ -74,8 +80,9 @@ inline double dot(const float* a, const float* b, const segments& cut) {
   return total;
 }
 
-/// Calls `f(first, how many)`, the latter a constant, for `count` columns of thin matrices: those
-/// that go together share a read of the matrix.
+/// Calls `f(first, size)` for groups of neighbouring columns that together are the `count` columns
+/// of a thin matrix. The size is a compile-time constant. The columns of a group share one read of
+/// the matrix.
 template <class F>
 void some_columns(std::size_t count, const F& f) {
   std::size_t k = 0;
@@ -90,8 +97,10 @@ void some_columns(std::size_t count, const F& f) {
   }
 }
 
-/// Calls `f(row, how many)`, the latter a constant, for all rows, `Most` at a time: those that go
-/// together share a read of the thin matrix. Two take hardly longer than one.
+/// Calls `f(row, size)` for groups of at most `Most` neighbouring rows that together are all
+/// `count` rows. The size is a compile-time constant. The rows of a group share one read of the
+/// thin matrix. Two rows take hardly longer than one, so no group of `Most` is made where it would
+/// leave a single row.
 template <std::size_t Most, class F>
 void some_rows(std::size_t count, const F& f) {
   std::size_t row = 0;
@@ -106,16 +115,18 @@ void some_rows(std::size_t count, const F& f) {
   }
 }
 
-/// Asks memory for what will be used soon: a row ends before a processor's prefetchers have settled
-/// on it, so products ask for the next rows while they add these.
+/// Prefetches an element that will be used soon. A row ends before a processor's prefetchers have
+/// settled on it, so products prefetch the next rows while they add the current ones.
 inline void ask_for(const float* element) { __builtin_prefetch(element, 0, 2); }
 
-/// How many elements behind some rows the next ones are; 0 where so many do not follow.
+/// Returns how many elements lie between the begin of a group of rows and the begin of the next
+/// group of as many rows; 0 if there is no such group.
 inline std::size_t to_next_rows(const low_rank& size, std::size_t row, std::size_t rows) {
   return row + 2 * rows <= size.rows ? rows * size.columns : 0;
 }
 
-/// What a product reads of a matrix, copied to where a compiler sees that nothing else is.
+/// The elements of a matrix that a product only reads. They are copied to a local array, so that
+/// the compiler sees that no other pointer leads there.
 struct elements_of {
   const float* matrix;
 
@@ -130,7 +141,8 @@ struct elements_of {
   void ask_for(std::size_t element) const { detail::ask_for(matrix + element); }
 };
 
-/// What it reads of a matrix that takes in an addend on the way.
+/// The elements of a matrix to which the product adds an addend as it reads them. `keep` writes the
+/// sums back.
 struct elements_with_addend {
   float* matrix;
   const float* addend;
@@ -155,7 +167,7 @@ struct elements_with_addend {
 
 inline constexpr std::size_t dot_lanes = 16;
 
-/// Adds the products of `N` neighbours, each to its lane's sum.
+/// Adds the products of `N` neighbouring elements, each to the sum of its lane.
 template <std::size_t N, class MultiplyAdd>
 void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const float* b,
                   double* sums) {
@@ -164,10 +176,12 @@ void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const fl
   }
 }
 
-/// Adds the products of `N` neighbours from `first` on, and of those a row, two and so on behind
-/// them, with those at `right` in each of `Together` columns, pair by pair, to sums from `lane` on.
-/// All are read before one is kept: where rows begin at the same place of their pages, a processor
-/// holds a read up behind a write to the row before ("4K aliasing").
+/// Multiplies `N` neighbouring elements of each of some rows with `N` elements of each of
+/// `Together` columns of the thin matrix, and adds the products to the sums of each pair of a row
+/// and a column, from `lane` on. The first row's elements begin at `first`, those of the columns at
+/// `right`. All elements are read before the first is written back: where rows begin at the same
+/// place of their pages, a processor delays a read behind a write to the row before ("4K
+/// aliasing").
 template <std::size_t N, std::size_t Together, class MultiplyAdd, class Elements,
           std::size_t... Pair>
 void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t first,
@@ -186,8 +200,8 @@ void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::s
    ...);
 }
 
-/// Writes what `dot` makes of each of some rows, from `row` on, and each of `Together` columns,
-/// pair by pair.
+/// Writes the product of each of some rows, from `row` on, with each of `Together` columns to
+/// `left`. Each is added in the order of `dot`.
 template <std::size_t Together, class MultiplyAdd, class Elements, std::size_t... Pair>
 void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t row,
                         const float* right, const low_rank& size, const segments& cut, float* left,
@@ -225,7 +239,8 @@ void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& element
   }
 }
 
-/// `elements` are read as they say once, and as the matrix holds them after that.
+/// left = matrix * right. The first group of columns reads `elements`, which may add an addend and
+/// write the sums back; later groups read the matrix as it then is.
 template <class MultiplyAdd, class Elements>
 void matrix_times_thin(const MultiplyAdd& multiply_add, const Elements& elements,
                        const float* right, const low_rank& size, float* left) {
@@ -246,15 +261,17 @@ void matrix_times_thin(const MultiplyAdd& multiply_add, const Elements& elements
   });
 }
 
-/// Columns at a time whose sums stay in a near cache: a page of a row.
+/// How many columns of the matrix are summed at a time: so few that their sums stay in a near
+/// cache. In each row they are a page of memory.
 constexpr std::size_t strip = 1024;
 using strip_sums = std::array<double, strip>;
 
-/// Sums of a strip, for each of some columns of a thin matrix: those share a read of the matrix.
+/// The sums of a strip, for each of some columns of a thin matrix, which share one read of the
+/// matrix.
 template <std::size_t Together>
 using strips_of_sums = std::array<strip_sums, Together>;
 
-/// The first n sums of each become 0.
+/// Sets the first n sums of each column to 0.
 template <std::size_t Together>
 void clear(strips_of_sums<Together>& sums, std::size_t n) {
   for (strip_sums& each : sums) {
@@ -271,8 +288,8 @@ void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from, s
   }
 }
 
-/// Adds `N` neighbours of each of some rows, in the rows' order, each times its row's factors: sums
-/// are read and written once for all of them.
+/// Adds `N` neighbouring elements of each of some rows, in the rows' order, each times its row's
+/// factors. The sums are read and written once for all of these rows.
 template <std::size_t N, std::size_t Together, class MultiplyAdd, std::size_t... Row>
 void add_neighbours(const MultiplyAdd& multiply_add, const float* from, std::size_t columns,
                     const double (&factor)[Together][sizeof...(Row)], std::size_t i,
@@ -299,7 +316,7 @@ void add_neighbours(const MultiplyAdd& multiply_add, const float* from, std::siz
   }
 }
 
-/// Adds n columns of some rows, from `row` on, each times its row's factors.
+/// Adds the first n columns of `Rows` rows, from `row` on, each times its row's factors.
 template <std::size_t Rows, class MultiplyAdd, std::size_t Together>
 void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
               const low_rank& size, std::size_t n, std::size_t row,
@@ -326,8 +343,8 @@ void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float*
   }
 }
 
-/// `total` becomes the sums over the rows [begin, end) of a matrix's first n columns, each times
-/// the row's factors.
+/// Sets `total` to the sums over the rows [begin, end) of a matrix's first n columns, each row
+/// times its factors.
 template <class MultiplyAdd, std::size_t Together>
 void sum_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
               const low_rank& size, std::size_t n, std::size_t begin, std::size_t end,
@@ -380,20 +397,20 @@ void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix,
   });
 }
 
-/// Columns of a product at a time: so many that reads of the thin matrices are shared, and so few
-/// that the sums of four rows stay in registers.
+/// How many columns of a product are computed at a time: so many that reads of the thin matrices
+/// are shared, and so few that the sums of four rows stay in registers.
 constexpr std::size_t product_block = 32;
 
-/// Calls `f(row, column, sums)` for the product of the factors, in blocks of some rows and so many
-/// columns, from column `begin` on, while there are so many. Answers where that ends. The rank is
-/// not 0.
+/// Calls `f(row, column, sums)` for blocks of `Rows` rows, from `row` on, and `Columns` columns of
+/// the product of both factors, from column `begin` on, as long as whole blocks are left. Returns
+/// the column after the last block. The rank must not be 0.
 template <std::size_t Columns, std::size_t Rows, class F>
 std::size_t some_blocks_of_product(const float* left, const float* right, const low_rank& size,
                                    std::size_t row, std::size_t begin, const F& f) {
   for (; begin + Columns <= size.columns; begin += Columns) {
     float sums[Rows][Columns] = {};
     std::size_t k = 0;
-    do {  // once at least, or a compiler would keep the sums in memory
+    do {  // at least once, or a compiler would keep the sums in memory
       for (std::size_t each = 0; each < Rows; ++each) {
         const float factor = left[k * size.rows + row + each];
         for (std::size_t i = 0; i < Columns; ++i) {
@@ -406,8 +423,8 @@ std::size_t some_blocks_of_product(const float* left, const float* right, const 
   return begin;
 }
 
-/// Calls `f(row, column, sums)` for the product of the factors, block by block: the sums of some
-/// neighbours in each of some rows.
+/// Calls `f(row, column, sums)` for every block of the product of both factors. `sums[i][j]` is the
+/// element of row `row` + i and column `column` + j.
 template <class F>
 void each_block_of_product(const float* left, const float* right, const low_rank& size,
                            const F& f) {
@@ -418,9 +435,9 @@ void each_block_of_product(const float* left, const float* right, const low_rank
   });
 }
 
-/// Of a block of the product, `rest` loses the sums times `share`, and then those times `average`
-/// go into `product`: in this order fewer reads stand behind writes to the same place of another
-/// page, as in `add_pairs`. Asks for the block that lies `next` elements behind.
+/// Subtracts the sums times `share` from a block of `rest`, and then writes the sums times
+/// `average` to `product`. In this order fewer reads wait for writes to the same place of another
+/// page (see `add_pairs`). Prefetches the block that lies `next` elements further on.
 template <std::size_t Rows, std::size_t Columns>
 void write_block(const float (&sums)[Rows][Columns], float average, float share, float* product,
                  float* rest, std::size_t columns, std::size_t next) {

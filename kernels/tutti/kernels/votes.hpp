@@ -15,8 +15,9 @@
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/widest.hpp"
 
-// Majority votes over words of signs. The votes of 32 elements are counted at once, as many binary
-// counters whose bits lie in one word each: adding a ballot is a carry through these words.
+// Majority votes over words of signs. The votes of a word's 32 elements are counted together, in 32
+// binary counters. Bit p of all of these counters lies in one word, the plane p, so that adding a
+// ballot is a carry through the planes.
 namespace tutti::kernels {
 
 namespace element {
@@ -29,7 +30,8 @@ struct draw_word {
   }
 };
 
-/// Counts the votes of words in as many bits as `Planes` says: fewer than 2^Planes voters.
+/// Counts the votes of words in counters of `Planes` bits, and finds the majority. There must be
+/// fewer than 2^Planes voters.
 template <unsigned Planes>
 struct count_words {
   const std::byte* first;
@@ -68,7 +70,7 @@ struct count_words {
 
 namespace detail {
 
-/// `votes[p]` holds bit p of 32 counters for every word of a block.
+/// Counters for a block of words: `votes_[p]` holds bit p of the 32 counters of every word.
 class vote_counters {
  public:
   static constexpr std::size_t block = 64;
@@ -90,7 +92,7 @@ class vote_counters {
     }
   }
 
-  /// Compares all counters with one half, from the highest bit down.
+  /// Writes which counters are above half of the voters. Compares them from the highest bit down.
   void above_half(std::uint32_t* out, std::size_t n) const {
     row above{};
     row equal;
@@ -114,8 +116,8 @@ class vote_counters {
 
 }  // namespace detail
 
-/// Each bit of `out` becomes 1 where more than half of the ballots have a 1: a tie is positive.
-/// `out` may be one of the ballots.
+/// Sets each bit of `out` to 1 if more than half of the ballots have a 1 there, so that a tie is
+/// positive. `out` may be one of the ballots.
 template <host_queue Queue>
 void majority(Queue& queue, std::span<std::uint32_t> out, payload_row ballots) {
   queue.run([=] {
@@ -133,7 +135,7 @@ void majority(Queue& queue, std::span<std::uint32_t> out, payload_row ballots) {
 }
 void majority(cuda::stream& queue, std::span<std::uint32_t> out, payload_row ballots);
 
-/// out[i] becomes 32 random bits, of place i.
+/// Sets out[i] to the 32 random bits of place i.
 template <host_queue Queue>
 void draw_words(Queue& queue, std::span<std::uint32_t> out, counted_random random) {
   queue.run([=] {

@@ -2,10 +2,11 @@
 
 namespace tutti::kernels {
 
-/// Runs `loop` as compiled for the widest vectors that this processor has.
+/// Runs `loop`, compiled for the widest vectors that this processor has.
 ///
-/// A loop that reads and writes whole arrays is compiled three times from one text; each element's
-/// arithmetic is the same in all of them, so every processor gives the same bits.
+/// It is meant for loops that read and write whole arrays. They are compiled three times from one
+/// source; each element's arithmetic is the same in all versions, so every processor gives the same
+/// bits.
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
 namespace detail {
 
@@ -20,7 +21,7 @@ template <class Loop>
   loop();
 }
 
-/// a * b + c in one instruction.
+/// Computes a * b + c in one instruction.
 struct fused {
   double operator()(double a, double b, double c) const { return __builtin_fma(a, b, c); }
 };
@@ -49,9 +50,10 @@ void widest(const Loop& loop) {
 }
 #endif
 
-/// Runs `loop(multiply_add)` likewise, where `multiply_add(a, b, c)` is a * b + c for doubles whose
-/// product is exact, as that of two floats is: in one instruction or in two, the value is the same.
-/// Clang has two, for it compiles `__builtin_fma` to a call of `fma` here.
+/// Runs `loop(multiply_add)`, compiled for the widest vectors that this processor has.
+/// `multiply_add(a, b, c)` is a * b + c for doubles whose product is exact, as that of two floats
+/// is, so that one instruction gives the same value as two. With clang it is two, because clang
+/// would compile `__builtin_fma` to a call of `fma` here.
 template <class Loop>
 void widest_of_exact_products(const Loop& loop) {
   const auto apart = [](double a, double b, double c) { return a * b + c; };

@@ -8,7 +8,8 @@ namespace tutti::kernels {
 
 namespace detail {
 
-/// A polynomial over bits: coefficient i is bit i. Modulo that of a step of xorshift128_plus.
+/// A polynomial over bits: coefficient i is bit i. Arithmetic is modulo the characteristic
+/// polynomial of a step of xorshift128_plus.
 struct bit_polynomial {
   std::uint64_t low{};
   std::uint64_t high{};
@@ -33,15 +34,15 @@ struct bit_polynomial {
 
 }  // namespace detail
 
-/// Random numbers that follow from those before: where a system's ranks and servers draw the same
-/// ones. `discard` makes them independent of who has drawn so far: its cost is some thousand
-/// operations for each binary digit of `count`.
+/// A sequential random number generator, for systems in which ranks and servers draw the same
+/// numbers. `discard` skips numbers, so that a draw does not depend on who has drawn before. Its
+/// cost is some thousand operations for each binary digit of `count`.
 /// After: Vigna, "Further scramblings of Marsaglia's xorshift generators", 2017 (shifts 23, 17,
 /// 26); how to jump: Haramoto et al., "Efficient Jump Ahead for F2-Linear Random Number
-/// Generators", 2008. The polynomial is that of the generator's step, a matrix over bits.
+/// Generators", 2008. The polynomial is that of the generator's step, which is a matrix over bits.
 class xorshift128_plus {
  public:
-  /// Not of 0, which is followed by zeros alone.
+  /// The seed must not be 0, which only zeros would follow.
   TUTTI_HD explicit constexpr xorshift128_plus(std::uint64_t seed) : older_(seed), newer_(seed) {}
 
   TUTTI_HD constexpr std::uint64_t operator()() {
@@ -54,7 +55,7 @@ class xorshift128_plus {
     return older_ + newer_;
   }
 
-  /// Leaves out the next `count` numbers.
+  /// Skips the next `count` numbers.
   TUTTI_HD constexpr void discard(std::uint64_t count) {
     detail::bit_polynomial power{1, 0};
     for (int digit = 63; digit >= 0; --digit) {

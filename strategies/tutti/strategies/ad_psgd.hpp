@@ -8,8 +8,8 @@
 
 namespace tutti::strategies {
 
-/// In each step of an active rank its model and a passive one's become their mean, nobody in
-/// lock-step; one buffer for the whole model.
+/// In each step of an active rank, its model and that of a passive rank both become their mean. No
+/// rank runs in lock-step with another. The whole model is one buffer.
 struct ADPSGD {
   static constexpr std::string_view name = "ADPSGD";
   static constexpr std::string_view after =

@@ -12,8 +12,8 @@
 
 namespace tutti::strategies {
 
-/// Each rank takes its own optimizer step, and what the steps have in common counts once, in
-/// Horovod's fusion buffers.
+/// Each rank takes its own optimizer step, and the steps are added so that what they have in common
+/// counts once. They travel in Horovod's fusion buffers.
 struct Adasum {
   static constexpr std::string_view name = "Adasum";
   static constexpr std::string_view after =

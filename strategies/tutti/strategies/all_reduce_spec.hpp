@@ -17,7 +17,8 @@ namespace tutti::strategies {
 
 namespace detail {
 
-/// Digits and, if `suffixes`, one of k, K, M, G and T, each 1024 times the one before; at least 1.
+/// Returns a number of at least 1 that `text` spells in digits and, if `suffixes`, one of k, K, M,
+/// G and T, each 1024 times the one before; nothing if it spells none.
 inline std::optional<std::uint64_t> whole_number(std::string_view text, bool suffixes) {
   std::uint64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -36,12 +37,13 @@ inline std::optional<std::uint64_t> whole_number(std::string_view text, bool suf
 
 }  // namespace detail
 
-/// The options of TFReplicated that tf_cnn_benchmarks' `--all_reduce_spec` says: an algorithm, or
-/// several with limits between them, `pscpu:2k:pscpu#2:64k:xring`: up to 2048 elements, up to
-/// 65,536, and above. `#2` are shards; as there, they mean nothing to nccl, nccl/rechd, nccl/pscpu
-/// and pscpu/pscpu. Throws usage_error for what is not one, also where the original finds out only
-/// when it builds its graph, or never: limits that do not ascend, and numbers below 1. More than 16
-/// algorithms, which the original takes, are refused.
+/// Returns the options of TFReplicated that a value of tf_cnn_benchmarks' `--all_reduce_spec`
+/// stands for: an algorithm, or several with limits between them. `pscpu:2k:pscpu#2:64k:xring` is
+/// `pscpu` up to 2048 elements, `pscpu#2` up to 65,536, and `xring` above. `#2` is the number of
+/// shards; as in tf_cnn_benchmarks, nccl, nccl/rechd, nccl/pscpu and pscpu/pscpu ignore it. Throws
+/// usage_error for text that is no such value, also where the original finds out only when it
+/// builds its graph, or never: limits that do not ascend, and numbers below 1. More than 16
+/// algorithms, which the original takes, are refused, too.
 inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
   const auto refuse = [spec](std::string_view why, std::string_view culprit, std::string_view fix) {
     throw usage_error(

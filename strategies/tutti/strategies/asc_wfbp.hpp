@@ -8,8 +8,8 @@
 
 namespace tutti::strategies {
 
-/// Merged tensors, two all-reduces on their way at once, for one alone does not fill the link. With
-/// `schedule.exchanges` 0 there are as many at once as pay.
+/// Merges tensors, and has two all-reduces on their way at once, because one alone does not fill
+/// the link. If `schedule.exchanges` is 0, as many are on their way at once as pay.
 struct ASCWFBP {
   static constexpr std::string_view name = "ASCWFBP";
   static constexpr std::string_view after =

@@ -8,7 +8,7 @@
 
 namespace tutti::strategies {
 
-/// One all-reduce of everything after the backward pass.
+/// One all-reduce of all gradients after the backward pass.
 struct BSP {
   static constexpr std::string_view name = "BSP";
   static constexpr std::string_view after =

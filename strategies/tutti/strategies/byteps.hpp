@@ -13,12 +13,13 @@
 
 namespace tutti::strategies {
 
-/// Pieces of 4,096,000 bytes, rounded up to whole pages of each rank of a host, most urgent first,
-/// added up on servers; workers update. Its defaults: a piece's server is djb2 of its key, and keys
-/// go by the tensors' names, as its PyTorch plugin declares gradients; a server has four threads,
-/// which take what comes as it comes (`engine_order` `most_pushed`: its server's schedule). Credit
-/// is off: nothing waits, so nothing is sorted. It is counted in pieces
-/// (`BYTEPS_SCHEDULING_CREDIT`).
+/// Pushes pieces of 4,096,000 bytes, rounded up to whole pages for each rank of a host, the most
+/// urgent first. Servers add them up, and workers update. The defaults are BytePS's: djb2 of a
+/// piece's key chooses its server, and keys follow the tensors' names, in whose order its PyTorch
+/// plugin declares gradients. A server has four threads, which do their work in the order in which
+/// it comes; with `engine_order` `most_pushed` they follow BytePS's server schedule instead. Credit
+/// is off, so nothing waits and nothing is sorted. `credit` counts pieces, as
+/// `BYTEPS_SCHEDULING_CREDIT` does.
 struct BytePS {
   static constexpr std::string_view name = "BytePS";
   static constexpr std::string_view after = "Jiang et al., \"BytePS\", OSDI 2020";
@@ -40,8 +41,8 @@ struct BytePS {
   }
 };
 
-/// BytePS with BYTEPS_ENABLE_ASYNC: each worker steps by itself and pushes by how much, which
-/// servers add to the parameters and answer with.
+/// BytePS with BYTEPS_ENABLE_ASYNC: each worker takes an optimizer step of its own, and pushes how
+/// much that has changed the parameters. Servers add it to their parameters, and answer with these.
 struct BytePSAsync {
   static constexpr std::string_view name = "BytePSAsync";
   static constexpr std::string_view after =
@@ -59,7 +60,8 @@ struct BytePSAsync {
   }
 };
 
-/// BytePS tensor by tensor, with the eight threads a server of Shi et al.'s survey, 2020: `wfbpps`.
+/// BytePS tensor by tensor, with eight threads on each server, as in Shi et al.'s survey, 2020:
+/// `wfbpps`.
 struct WFBPPS {
   static constexpr std::string_view name = "WFBPPS";
   static constexpr std::string_view after =
@@ -73,8 +75,9 @@ struct WFBPPS {
   }
 };
 
-/// Likewise after the whole backward pass, all gradients at once: its `bspps`, a BytePS of theirs
-/// with a fusion threshold of 512 MiB, which held every model's.
+/// WFBPPS, but with all gradients at once after the whole backward pass: the survey's `bspps`. It
+/// is a BytePS of the authors' own, with a fusion threshold of 512 MiB, which held every model's
+/// gradients.
 struct BSPPS {
   static constexpr std::string_view name = "BSPPS";
   static constexpr std::string_view after =
@@ -89,8 +92,8 @@ struct BSPPS {
   }
 };
 
-/// WFBPPS with BYTEPS_SERVER_ENABLE_SCHEDULE: `byteschedulerps` of that survey. A server's threads
-/// first take what most workers have pushed, as BytePS's queue finds it.
+/// WFBPPS with BYTEPS_SERVER_ENABLE_SCHEDULE: the survey's `byteschedulerps`. A server's threads
+/// first take the piece that most workers have pushed, as BytePS's queue finds it.
 struct ByteSchedulerPS {
   static constexpr std::string_view name = "ByteSchedulerPS";
   static constexpr std::string_view after =

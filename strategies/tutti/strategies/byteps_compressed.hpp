@@ -13,8 +13,8 @@
 
 namespace tutti::strategies {
 
-/// BytePS whose pieces from 65,536 bytes on are compressed both ways: servers decode what they add,
-/// and encode the mean again. Its momentum goes around all of it:
+/// BytePS whose pieces of 65,536 bytes or more are compressed both ways: servers decode what they
+/// add, and encode the mean again. BytePS's momentum is a decorator around the whole compressor:
 /// `BytePSCompressed<compression::nesterov_momentum<…>>`.
 template <class Compression>
 struct BytePSCompressed {
@@ -50,7 +50,7 @@ struct BytePSRandomK : BytePSCompressed<compression::dense_below<
   static constexpr std::string_view deviations = "As BytePS's.";
 };
 
-/// BytePS with `dithering`, which is unbiased and remembers nothing.
+/// BytePS with `dithering`, which is unbiased and has no residual.
 struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::dithering>> {
   static constexpr std::string_view name = "BytePSDithering";
   static constexpr std::string_view after = "BytePS with `dithering`";

@@ -8,8 +8,8 @@
 
 namespace tutti::strategies {
 
-/// Pieces of a million elements within a credit of four million, most urgent first, all-reduced as
-/// rank 0 decides.
+/// Cuts gradients into pieces of a million elements, and all-reduces the most urgent first, within
+/// a credit of four million elements. Rank 0 decides the order for all ranks.
 struct ByteScheduler {
   static constexpr std::string_view name = "ByteScheduler";
   static constexpr std::string_view after = "Peng et al., \"ByteScheduler\", SOSP 2019";

@@ -8,7 +8,8 @@
 
 namespace tutti::strategies {
 
-/// In each step the mean of a rank's model and its two neighbours' on a ring.
+/// In each step a rank's model becomes the mean of itself and the models of its two neighbours on a
+/// ring.
 struct DPSGD {
   static constexpr std::string_view name = "DPSGD";
   static constexpr std::string_view after =

@@ -7,8 +7,8 @@
 
 namespace tutti::strategies {
 
-/// Servers update at every push, by a gradient that is corrected for how far parameters have moved
-/// since its worker read them.
+/// Servers update at every push, with a gradient that is corrected for how far the parameters have
+/// moved since its worker read them.
 struct DCASGD {
   static constexpr std::string_view name = "DCASGD";
   static constexpr std::string_view after =

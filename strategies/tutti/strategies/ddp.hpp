@@ -11,10 +11,10 @@
 
 namespace tutti::strategies {
 
-/// One bucket an element type in the first step; then buckets of 25 MiB, the first of 1 MiB, of
-/// gradients in the order in which rank 0's came, launched strictly in order. Every rank divides
-/// its gradients before they are added. `static_graph` is fusion::rebuild::after_second_step and
-/// `find_unused_parameters` is never.
+/// The first step has one bucket for each element type. Later steps have buckets of 25 MiB, the
+/// first of 1 MiB, of gradients in the order in which rank 0's came, and launch them strictly in
+/// that order. Every rank divides its gradients before they are added. PyTorch's `static_graph` is
+/// fusion::rebuild::after_second_step, and `find_unused_parameters` is fusion::rebuild::never.
 struct DDP {
   static constexpr std::string_view name = "DDP";
   static constexpr std::string_view after =

@@ -10,8 +10,8 @@
 
 namespace tutti::strategies {
 
-/// Reduce-scatters under the backward pass, all-gathers under the next forward pass, in groups of
-/// whole modules below 25 MiB.
+/// Overlaps reduce-scatters with the backward pass, and all-gathers with the next forward pass, in
+/// groups of whole modules below 25 MiB.
 struct DeAR {
   static constexpr std::string_view name = "DeAR";
   static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023";
@@ -21,7 +21,7 @@ struct DeAR {
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 
-/// DeAR with its groups of four modules that follow each other (NUM_NEARBY_LAYERS).
+/// DeAR with groups of four modules that follow each other (its NUM_NEARBY_LAYERS).
 struct DeARNearby {
   static constexpr std::string_view name = "DeARNearby";
   static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023, nearby layers";
@@ -30,8 +30,8 @@ struct DeARNearby {
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.modules = 4}}; }
 };
 
-/// DeAR with one of its phases left out, for a breakdown of its time: no mean comes of it. The
-/// original's `--exclude-parts reducescatter` and `allgather`.
+/// DeAR with one of its phases left out, for a breakdown of its time. The result is not a mean.
+/// These are the original's `--exclude-parts reducescatter` and `allgather`.
 template <collective::phase Excluded>
 struct DeARExcluding {
   static constexpr std::string_view name =

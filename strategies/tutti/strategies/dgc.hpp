@@ -11,10 +11,11 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of each tensor's accumulated momentum, gathered from all. An optimizer with a
-/// momentum of its own is refused; `warm_up` is for engine.replan between epochs,
-/// `.compression.clip` the paper's local clipping for recurrent networks. What is sent loses its
-/// momentum, so while `warm_up` sends much, little is left: it is for training of many epochs.
+/// All-gathers the largest 0.1 % of each tensor's accumulated momentum. An optimizer with a
+/// momentum of its own is refused. `warm_up` is for engine.replan between epochs, and
+/// `.compression.clip` is the paper's local clipping for recurrent networks. The elements that are
+/// sent lose their momentum. While `warm_up` sends many elements, little momentum is left, so it is
+/// for training of many epochs.
 struct DGC {
   static constexpr std::string_view name = "DGC";
   static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";

@@ -11,8 +11,9 @@
 
 namespace tutti::strategies {
 
-/// 500 steps alone, then one outer step on the mean of how far all have come. The paper's inner
-/// optimizer is `optimizer::adam{.decay = optimizer::decay::decoupled}`.
+/// Each rank takes 500 steps alone. Then all take one outer step on the mean of how far their
+/// models have moved. The paper's inner optimizer is `optimizer::adam{.decay =
+/// optimizer::decay::decoupled}`.
 struct DiLoCo {
   static constexpr std::string_view name = "DiLoCo";
   static constexpr std::string_view after =
@@ -22,8 +23,8 @@ struct DiLoCo {
   using strategy = compose<fusion::up_to, architecture::diloco<>>;
 };
 
-/// Outer steps of one fragment after the other, each with a step of training to come in, of
-/// differences in four bits.
+/// DiLoCo whose outer steps are taken by one fragment of the model after the other. The differences
+/// of a fragment are sent in four bits, and have one step of training in which to arrive.
 struct StreamingDiLoCo {
   static constexpr std::string_view name = "StreamingDiLoCo";
   static constexpr std::string_view after =

@@ -7,9 +7,10 @@
 
 namespace tutti::strategies {
 
-/// Every worker has a copy of the variables and servers the master copy: each worker's gradient is
-/// a step there, variable by variable, and once all workers' are, its new value goes to every copy.
-/// Variables go round the servers as they are declared.
+/// Every worker has a copy of the variables, and servers have the master copy. On the servers each
+/// worker's gradient is a step of its own, variable by variable. Once a variable has taken all
+/// workers' steps, its new value goes to every copy. Variables go round the servers in the order of
+/// their declaration.
 struct DistributedReplicated {
   static constexpr std::string_view name = "DistributedReplicated";
   static constexpr std::string_view after =
@@ -25,11 +26,11 @@ struct DistributedReplicated {
   }
 };
 
-/// Variables are on servers alone, and each worker's gradient is a step there: tf_cnn_benchmarks,
-/// `--variable_update=parameter_server` with servers; tensorpack's
-/// DistributedTrainerParameterServer. A variable goes to the server that has the fewest bytes.
-/// There workers read variables in the next forward pass, here each keeps what has come back;
-/// pushes step as under DistributedReplicated.
+/// Variables are on servers alone, and each worker's gradient is a step there. This is
+/// tf_cnn_benchmarks' `--variable_update=parameter_server` with servers, and tensorpack's
+/// DistributedTrainerParameterServer. A variable goes to the server that has the fewest bytes. In
+/// these systems workers read variables in the next forward pass, but here each worker keeps the
+/// values that have come back. Pushes step as under DistributedReplicated.
 struct TFParameterServer {
   static constexpr std::string_view name = "TFParameterServer";
   static constexpr std::string_view after =
@@ -44,9 +45,10 @@ struct TFParameterServer {
   }
 };
 
-/// The mean of all workers' gradients is one step where a variable is, on the device that has the
-/// fewest bytes: the same flag on one machine, tf_cnn_benchmarks' default, and tensorpack's
-/// SyncMultiGPUTrainerParameterServer. The devices are servers that share the workers' hosts.
+/// The mean of all workers' gradients is one step on the device that has the variable, which is the
+/// one that had the fewest bytes. This is `--variable_update=parameter_server` on one machine,
+/// tf_cnn_benchmarks' default, and tensorpack's SyncMultiGPUTrainerParameterServer. The devices are
+/// servers that share the workers' hosts.
 struct TFLocalParameterServer {
   static constexpr std::string_view name = "TFLocalParameterServer";
   static constexpr std::string_view after =

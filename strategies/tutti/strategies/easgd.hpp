@@ -9,7 +9,7 @@
 
 namespace tutti::strategies {
 
-/// In each step models and a centre draw towards each other.
+/// In each step every rank's model and a common centre move towards each other.
 struct EASGD {
   static constexpr std::string_view name = "EASGD";
   static constexpr std::string_view after =
@@ -20,7 +20,8 @@ struct EASGD {
   using strategy = compose<fusion::up_to, architecture::elastic_averaging<>>;
 };
 
-/// Each worker's model and a centre on servers draw towards each other, nobody in lock-step.
+/// Each worker's model and a centre on servers move towards each other. No worker runs in lock-step
+/// with another.
 struct AsyncEASGD {
   static constexpr std::string_view name = "AsyncEASGD";
   static constexpr std::string_view after =

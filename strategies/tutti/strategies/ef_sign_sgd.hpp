@@ -9,8 +9,9 @@
 
 namespace tutti::strategies {
 
-/// One bit an element and a scale for each rank's part of a tensor, what is lost remembered at both
-/// ends as a step not made, so that it follows a changed learning rate.
+/// Sends one bit an element, and a scale for each rank's part of a tensor. What that loses is
+/// remembered at both ends, workers and owners, as a step that was not made, so that the residual
+/// follows a changed learning rate.
 struct EFSignSGD {
   static constexpr std::string_view name = "EFSignSGD";
   static constexpr std::string_view after =

@@ -11,10 +11,10 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of the sum of all ranks' largest 0.1 %, over the whole model, merged along a
-/// tree; what loses is remembered as far as the original does, or all of it by
-/// `.architecture = {.give_back = architecture::give_back::exact}`. `warm_up` is for engine.replan
-/// between epochs.
+/// Every rank selects the largest 0.1 % of the whole model's gradient. The selections are merged
+/// along a tree, of which again the largest 0.1 % are applied. What a merge leaves out is
+/// remembered as far as the original does, or all of it with `.architecture = {.give_back =
+/// architecture::give_back::exact}`. `warm_up` is for engine.replan between epochs.
 struct gTopKSGD {
   static constexpr std::string_view name = "gTopKSGD";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019";

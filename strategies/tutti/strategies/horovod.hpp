@@ -12,10 +12,10 @@
 
 namespace tutti::strategies {
 
-/// Every cycle sends what became ready on all ranks in it, in fusion buffers: with the defaults
-/// since v0.21 a cycle is 1 ms and buffers are of 128 MiB, rounded up to a multiple of 64 doubles
-/// for each rank of a host. What is ready is told by name, and by a bit while it is among the last
-/// 1024 that were launched.
+/// Every cycle sends the tensors that have become ready on all ranks, in fusion buffers. The
+/// defaults are those since v0.21: cycles of 1 ms, and buffers of 128 MiB, rounded up to a multiple
+/// of 64 doubles for each rank of a host. A rank says that a tensor is ready by its name, or by one
+/// bit while the tensor is among the last 1024 that were launched.
 struct Horovod {
   static constexpr std::string_view name = "Horovod";
   static constexpr std::string_view after = "Sergeev and Del Balso, \"Horovod\", 2018, as of v0.21";

@@ -12,10 +12,10 @@
 
 namespace tutti::strategies {
 
-/// Horovod with `--hierarchical-allreduce`: the ranks of a host add up, each a share, and all of
-/// them cross to their like on other hosts, the last with what does not divide beside its share.
-/// Where hosts differ in size, the first of each crosses with all of it. Hosts add up around rings,
-/// where Horovod calls MPI_Allreduce.
+/// Horovod with `--hierarchical-allreduce`. The ranks of a host add up a share each. Each rank then
+/// adds up its share with the ranks of the same place on other hosts; the last rank also does so
+/// with the elements that do not divide. If hosts differ in size, the first rank of each host does
+/// so with all elements. Hosts add up around rings, where Horovod calls MPI_Allreduce.
 struct HorovodHierarchical {
   static constexpr std::string_view name = "HorovodHierarchical";
   static constexpr std::string_view after = "Horovod, `--hierarchical-allreduce`";
@@ -31,8 +31,8 @@ struct HorovodHierarchical {
   }
 };
 
-/// Horovod with `--torus-allreduce`: the same rows, columns and shares; `architecture.columns`
-/// makes rows that are not hosts.
+/// Horovod with `--torus-allreduce`: rows are hosts, columns are ranks of the same place, and
+/// shares are those of HorovodHierarchical. `architecture.columns` makes rows that are not hosts.
 struct HorovodTorus {
   static constexpr std::string_view name = "HorovodTorus";
   static constexpr std::string_view after = "Horovod, `--torus-allreduce`";

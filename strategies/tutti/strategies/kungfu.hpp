@@ -15,8 +15,9 @@
 
 namespace tutti::strategies {
 
-/// An all-reduce a tensor, as soon as its gradient exists, in even pieces of at most 1 MiB, each
-/// along one of its topology's graphs: BINARY_TREE_STAR, the hash over names.
+/// All-reduces each tensor as soon as its gradient exists, in even pieces of at most 1 MiB. Each
+/// piece travels along one of the graphs of the topology BINARY_TREE_STAR, which a hash of the
+/// piece's name chooses.
 struct KungFu {
   static constexpr std::string_view name = "KungFu";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd`";
@@ -29,8 +30,8 @@ struct KungFu {
   }
 };
 
-/// KungFu under another `-strategy`. They differ in options alone: `architecture.topology`, where
-/// those are flags.
+/// KungFu with another `-strategy`. These differ only in the option `architecture.topology`, which
+/// programs may take as a flag.
 template <collective::topology Topology>
 struct KungFuOver {
   static constexpr std::string_view after = KungFu::after;
@@ -67,8 +68,8 @@ struct KungFuAuto : KungFuOver<collective::topology::automatic> {
   static constexpr std::string_view name = "KungFuAuto";
 };
 
-/// In each step half-way to the model of a peer drawn at random, nobody in lock-step; one buffer
-/// for the whole model.
+/// In each step a rank's model moves half-way to the model of a peer that is drawn at random. No
+/// rank runs in lock-step with another. The whole model is one buffer.
 struct PairAveraging {
   static constexpr std::string_view name = "PairAveraging";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `async-sgd`";
@@ -76,8 +77,8 @@ struct PairAveraging {
   using strategy = compose<fusion::all, architecture::pair_averaging>;
 };
 
-/// PairAveraging, but half-way to the model that was asked for in the step before, while it
-/// computed.
+/// PairAveraging, but towards a model that was asked for in the step before and travelled while
+/// that step computed.
 struct PairAveragingAhead {
   static constexpr std::string_view name = "PairAveragingAhead";
   static constexpr std::string_view after =
@@ -86,7 +87,7 @@ struct PairAveragingAhead {
   using strategy = compose<fusion::all, architecture::delayed<architecture::pair_averaging>>;
 };
 
-/// In each step a tenth of the way to the mean of all models.
+/// In each step every model moves a tenth of the way to the mean of all models.
 struct SMA {
   static constexpr std::string_view name = "SMA";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sma`";
@@ -95,7 +96,8 @@ struct SMA {
   using strategy = compose<architecture::model_averaging<>>;
 };
 
-/// SMA for a thousand steps, then from equal models and momenta the mean of all gradients.
+/// SMA for a thousand steps. From then on all models and momenta are equal, and each step applies
+/// the mean of all gradients.
 struct AdaSGD {
   static constexpr std::string_view name = "AdaSGD";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `ada-sgd`";

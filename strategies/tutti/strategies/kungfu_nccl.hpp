@@ -11,8 +11,9 @@
 
 namespace tutti::strategies {
 
-/// An all-reduce a tensor around a ring, as NCCL's, which every rank starts in the order in which
-/// rank 0 had them in its first step: Mai et al., "KungFu", OSDI 2020, `sync-sgd-nccl`.
+/// All-reduces each tensor around a ring, as NCCL does. Every rank starts them in the order in
+/// which rank 0 had the tensors in its first step. This is `sync-sgd-nccl` of Mai et al., "KungFu",
+/// OSDI 2020.
 struct KungFuNCCL {
   static constexpr std::string_view name = "KungFuNCCL";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd-nccl`";
@@ -29,9 +30,10 @@ struct KungFuNCCLFused {
   using strategy = compose<fusion::all, architecture::all_reduce<collective::ring>>;
 };
 
-/// KungFu's `sync-sgd-hierarchical-nccl`, in the learned order: inside hosts first. There a host's
-/// first rank crosses, along `-strategy`; here all of them, a share each, around rings. There a
-/// host learns an order of its own for both ways inside it.
+/// KungFu's `sync-sgd-hierarchical-nccl`, in the learned order: ranks first add up inside their
+/// hosts. In KungFu a host's first rank exchanges the sum with other hosts, along `-strategy`; here
+/// all ranks of a host do, a share each, around rings. In KungFu a host learns an order of its own
+/// for both ways inside it.
 struct KungFuHierarchicalNCCL {
   static constexpr std::string_view name = "KungFuHierarchicalNCCL";
   static constexpr std::string_view after =

@@ -8,12 +8,13 @@
 
 namespace tutti::strategies {
 
-/// The name of the strategy that an MXNet kvstore of this type is. As in MXNet, a type is known by
-/// what it contains, in capitals or not: `dist` with `_async` is MXNetDistAsync, any other `dist`
-/// MXNetDistSync; without it `nccl`, `device` and `local` are WFBPUnlimited, a sum for each tensor,
-/// and where sums are made is for the transport to say. `p3`, in MXNet the van under a synchronous
-/// `dist`, is P3; `horovod` and `byteps`, as whole names, are those systems. Throws usage_error for
-/// a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet takes for `local`.
+/// Returns the name of the strategy that an MXNet kvstore of this type is. As in MXNet, a type is
+/// known by what it contains, in capitals or not. `dist` with `_async` is MXNetDistAsync, and any
+/// other `dist` is MXNetDistSync. Without `dist`, `nccl`, `device` and `local` are WFBPUnlimited, a
+/// sum for each tensor, which is made where the transport says. `p3`, in MXNet the van under a
+/// synchronous `dist`, is P3. `horovod` and `byteps`, as whole names, are those systems. Throws
+/// usage_error for a p3 that is asynchronous, as MXNet does, and for any other type, which MXNet
+/// takes for `local`.
 inline std::string_view of_kvstore(std::string_view type) {
   std::string lower(type);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {

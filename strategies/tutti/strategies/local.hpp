@@ -7,7 +7,7 @@
 
 namespace tutti::strategies {
 
-/// No communication at all: a bound, and training on one rank.
+/// No communication at all, as a bound to compare with, and for training on one rank.
 struct Local {
   static constexpr std::string_view name = "Local";
   static constexpr std::string_view after = "ours: a bound";

@@ -8,7 +8,7 @@
 
 namespace tutti::strategies {
 
-/// Four steps alone, then the mean of all models.
+/// Each rank takes four steps alone. Then all models become their mean.
 struct LocalSGD {
   static constexpr std::string_view name = "LocalSGD";
   static constexpr std::string_view after =
@@ -17,7 +17,8 @@ struct LocalSGD {
   using strategy = compose<fusion::up_to, architecture::local_sgd<>>;
 };
 
-/// A mean after each of the first thousand steps, then LocalSGD.
+/// Takes the mean of all models after each of the first thousand steps, and then goes on as
+/// LocalSGD.
 struct PostLocalSGD {
   static constexpr std::string_view name = "PostLocalSGD";
   static constexpr std::string_view after =

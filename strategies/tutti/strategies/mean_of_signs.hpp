@@ -10,8 +10,9 @@
 
 namespace tutti::strategies {
 
-/// A bit an element from every rank to every other, and the mean of these signs, from -1 to 1: no
-/// vote. Shi et al.'s benchmark of 2020 calls it `signum`; the momentum is the optimizer's.
+/// Every rank sends one bit an element to every other, and applies the mean of these signs, from -1
+/// to 1, without a vote. Shi et al.'s benchmark of 2020 calls it `signum`; the momentum is the
+/// optimizer's.
 struct MeanOfSigns {
   static constexpr std::string_view name = "MeanOfSigns";
   static constexpr std::string_view after = "Shi et al.'s benchmark of 2020, `signum`";
@@ -22,9 +23,9 @@ struct MeanOfSigns {
   }
 };
 
-/// The mean of signs, and what a sign of 1 leaves behind is remembered: `efsignum` there. Its
-/// residual takes the sign of 0 for 0, while it is received as 1; here it is 1 at both ends, so
-/// that nothing is lost.
+/// MeanOfSigns with error feedback, which remembers what a sign of ±1 leaves behind: `efsignum` in
+/// that benchmark. The benchmark's residual takes the sign of 0 for 0, while it is received as 1.
+/// Here it is 1 at both ends, so that nothing is lost.
 struct EFMeanOfSigns {
   static constexpr std::string_view name = "EFMeanOfSigns";
   static constexpr std::string_view after = "Shi et al.'s benchmark of 2020, `efsignum`";

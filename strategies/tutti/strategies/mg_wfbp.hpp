@@ -9,8 +9,8 @@
 
 namespace tutti::strategies {
 
-/// Tensors are merged where waiting for the next costs less than another start-up, by the published
-/// rule, and sent one message at a time.
+/// Merges tensors where waiting for the next one costs less than another start-up, by the published
+/// rule, and sends one message at a time.
 struct MGWFBP {
   static constexpr std::string_view name = "MGWFBP";
   static constexpr std::string_view after = "Shi, Chu and Li, \"MG-WFBP\", INFOCOM 2019";
@@ -23,8 +23,8 @@ struct MGWFBP {
   }
 };
 
-/// MGWFBP as the program of Shi et al.'s survey has it, which merges whatever is smaller than 8192
-/// elements.
+/// MGWFBP as in the program of Shi et al.'s survey, which also merges every tensor of fewer than
+/// 8192 elements.
 struct MGWFBP8192 {
   static constexpr std::string_view name = "MGWFBP8192";
   static constexpr std::string_view after =
@@ -36,8 +36,8 @@ struct MGWFBP8192 {
   }
 };
 
-/// Merged as the exact programme for the paper's cost model says, which is ours, and sent whatever
-/// else is on its way.
+/// Merges tensors by an exact optimisation of the paper's cost model, which is ours, and sends each
+/// group whatever else is on its way.
 struct MGWFBPExact {
   static constexpr std::string_view name = "MGWFBPExact";
   static constexpr std::string_view after = "ours";

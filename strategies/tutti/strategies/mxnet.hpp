@@ -11,9 +11,9 @@
 
 namespace tutti::strategies {
 
-/// Servers add what all workers pushed, update once, and hand out parameters; the layers nearest
-/// the input first. Of a tensor from a million elements on each server has a part, any other is its
-/// key's, 9973 · its place in forward order.
+/// Servers add what all workers have pushed, update once, and hand out parameters. The layers
+/// nearest the input go first. A tensor of a million elements or more has a part on each server.
+/// Any other tensor is on the server of its key, 9973 times its place in forward order.
 struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
   static constexpr std::string_view after = "MXNet's kvstore `dist_sync`";
@@ -30,8 +30,8 @@ struct MXNetDistSync {
   }
 };
 
-/// MXNetDistSync with workers that push -threshold, 0 or threshold an element and keep the rest for
-/// later; parameters come back whole.
+/// MXNetDistSync with compressed pushes: each element is pushed as -threshold, 0 or threshold, and
+/// the rest is kept for later steps. Parameters come back whole.
 struct MXNet2Bit {
   static constexpr std::string_view name = "MXNet2Bit";
   static constexpr std::string_view after =
@@ -51,7 +51,7 @@ struct MXNet2Bit {
   }
 };
 
-/// As MXNetDistSync, but servers update at every push.
+/// MXNetDistSync, but servers update at every push.
 struct MXNetDistAsync {
   static constexpr std::string_view name = "MXNetDistAsync";
   static constexpr std::string_view after = "MXNet's kvstore `dist_async`";

@@ -10,10 +10,11 @@
 
 namespace tutti::strategies {
 
-/// The largest 2 % of the whole model, added up by the owners of regions, and of the sums again as
-/// many, by magnitudes that are found every 32 steps and in between follow what they let through,
-/// in regions that are found every 64, as VGG is trained there; BERT by 1 %, found every 128, with
-/// corrections of its own.
+/// Each rank sends the largest 2 % of the whole model to the owners of regions, which add them up.
+/// Of the sums, as many elements again are sent to all. Both are selected by magnitudes that are
+/// found every 32 steps, and in between are corrected by how many elements they let through.
+/// Regions are found every 64 steps. These are the authors' settings for VGG; for BERT they select
+/// 1 %, find magnitudes every 128 steps, and correct them in other ways.
 struct OkTopk {
   static constexpr std::string_view name = "OkTopk";
   static constexpr std::string_view after =

@@ -11,8 +11,8 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of each group of tensors, merged where that costs less than it saves, the rest
-/// remembered, gathered from all one message at a time: OMGS-SGD.
+/// OMGS-SGD: all-gathers the largest 0.1 % of each group of tensors, one message at a time, and
+/// remembers the rest. Tensors are merged into a group where that costs less than it saves.
 struct OMGS {
   static constexpr std::string_view name = "OMGS";
   static constexpr std::string_view after =

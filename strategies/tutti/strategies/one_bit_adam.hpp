@@ -10,9 +10,9 @@
 
 namespace tutti::strategies {
 
-/// Dense steps of Adam, then momenta of a bit an element and a scale for each rank's part, with
-/// what is lost remembered at workers and owners. Its engine's optimizer is
-/// optimizer::one_bit_adam, whose `freeze_step` is where one turns into the other.
+/// Takes dense steps of Adam at first. After that it sends momenta, in one bit an element and a
+/// scale for each rank's part, and remembers what that loses at workers and owners. The engine's
+/// optimizer must be optimizer::one_bit_adam, whose `freeze_step` says when the first phase ends.
 struct OneBitAdam {
   static constexpr std::string_view name = "OneBitAdam";
   static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";

@@ -9,7 +9,8 @@
 
 namespace tutti::strategies {
 
-/// Slices of 40,000 elements, most urgent first, server after server; workers update.
+/// Pushes slices of 40,000 elements, the most urgent first, to one server after the other; workers
+/// update.
 struct P3 {
   static constexpr std::string_view name = "P3";
   static constexpr std::string_view after =

@@ -10,7 +10,8 @@
 
 namespace tutti::strategies {
 
-/// Matrices as products of rank 2, what is lost remembered; vectors as they are.
+/// Sends matrices as products of rank 2 and remembers what that loses. Vectors are sent as they
+/// are.
 struct PowerSGD {
   static constexpr std::string_view name = "PowerSGD";
   static constexpr std::string_view after = "Vogels et al., \"PowerSGD\", NeurIPS 2019";

@@ -8,8 +8,8 @@
 
 namespace tutti::strategies {
 
-/// Seven levels of each 512 elements' norm, rounded at random and Elias-coded, from every rank to
-/// every other.
+/// Every rank sends its gradient to every other: blocks of 512 elements, each rounded at random to
+/// seven levels of its norm, in Elias' code.
 struct QSGD {
   static constexpr std::string_view name = "QSGD";
   static constexpr std::string_view after = "Alistarh et al., \"QSGD\", NeurIPS 2017, algorithm 1";

@@ -9,8 +9,8 @@
 
 namespace tutti::strategies {
 
-/// Every step applies the sum of the step before, which travels under a whole step's computing; a
-/// learning rate has to be for a sum.
+/// Every step applies the sum of the gradients of the step before, which has a whole step's
+/// computing in which to arrive. The learning rate has to be one for a sum.
 struct Relaxed {
   static constexpr std::string_view name = "Relaxed";
   static constexpr std::string_view after =

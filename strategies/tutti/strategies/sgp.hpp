@@ -8,7 +8,8 @@
 
 namespace tutti::strategies {
 
-/// In each step half of a rank's model to one other, by turns 1, 2, 4, ... places ahead.
+/// In each step a rank hands half of its model to one other rank, by turns the one 1, 2, 4, ...
+/// places ahead.
 struct SGP {
   static constexpr std::string_view name = "SGP";
   static constexpr std::string_view after =

@@ -12,8 +12,8 @@
 
 namespace tutti::strategies {
 
-/// One bit an element, the majority decides, after the backward pass, in buckets of at most 100
-/// MiB.
+/// Every rank sends one bit an element, and the majority decides. This happens after the backward
+/// pass, in buckets of at most 100 MiB.
 struct SignSGD {
   static constexpr std::string_view name = "SignSGD";
   static constexpr std::string_view after =
@@ -31,7 +31,7 @@ struct SignSGD {
   }
 };
 
-/// The vote on momenta, Signum: what the paper trains with.
+/// Signum, with which the paper trains: SignSGD's vote, on momenta.
 struct Signum {
   static constexpr std::string_view name = "Signum";
   static constexpr std::string_view after =

@@ -7,8 +7,8 @@
 
 namespace tutti::strategies {
 
-/// Each worker steps by itself and pushes by how much, which servers add; it goes on at once unless
-/// it is three steps ahead of the slowest.
+/// Each worker takes an optimizer step of its own, and pushes how much that has changed the
+/// parameters, which servers add. A worker waits only if it is three steps ahead of the slowest.
 struct SSP {
   static constexpr std::string_view name = "SSP";
   static constexpr std::string_view after =

@@ -7,9 +7,9 @@
 
 namespace tutti::strategies {
 
-/// A step is the mean of the gradients that come first, and later ones are dropped: all but
-/// `backups` workers', of whom there are none unless it says so. Variables go round the servers as
-/// they are declared.
+/// A step is the mean of the gradients that come first: of all workers but `backups`, which is 0 by
+/// default. Later gradients are dropped. Variables go round the servers in the order of their
+/// declaration.
 struct SyncReplicas {
   static constexpr std::string_view name = "SyncReplicas";
   static constexpr std::string_view after =

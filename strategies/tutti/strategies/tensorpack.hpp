@@ -13,7 +13,7 @@
 
 namespace tutti::strategies {
 
-/// An all-reduce a tensor around a ring, and every rank applies the sum: tensorpack's
+/// All-reduces each tensor around a ring, and every rank applies the sum: tensorpack's
 /// SyncMultiGPUTrainerReplicated with average=False in mode `nccl`.
 struct TensorpackReplicated {
   static constexpr std::string_view name = "TensorpackReplicated";
@@ -23,7 +23,8 @@ struct TensorpackReplicated {
   using strategy = compose<architecture::all_reduce<collective::ring, architecture::mean::none>>;
 };
 
-/// The same sums in the order of ranks: its mode `cpu`, which its benchmark takes below 8 GPUs.
+/// TensorpackReplicated with sums in the order of ranks: tensorpack's mode `cpu`, which its
+/// benchmark uses below 8 GPUs.
 struct TensorpackReplicatedCPU {
   static constexpr std::string_view name = "TensorpackReplicatedCPU";
   static constexpr std::string_view after =
@@ -34,8 +35,9 @@ struct TensorpackReplicatedCPU {
       compose<architecture::all_reduce<collective::canonical, architecture::mean::none>>;
 };
 
-/// All gradients in eight pieces, each added up in one half of the ranks, then across: its mode
-/// `hierarchical`, for the 8 GPUs of a DGX-1, which tf_cnn_benchmarks calls `--hierarchical_copy`.
+/// All-reduces all gradients in eight pieces, each of which is added up in both halves of the
+/// ranks, and then across the halves. This is tensorpack's mode `hierarchical`, for the 8 GPUs of a
+/// DGX-1, which tf_cnn_benchmarks calls `--hierarchical_copy`.
 struct TensorpackReplicatedHierarchical {
   static constexpr std::string_view name = "TensorpackReplicatedHierarchical";
   static constexpr std::string_view after =

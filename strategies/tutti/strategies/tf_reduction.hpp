@@ -17,13 +17,13 @@ namespace tutti::strategies {
 /// The algorithms of tf_cnn_benchmarks' `--all_reduce_spec`.
 enum class tf_algorithm {
   nccl,         ///< a ring of all ranks, as NCCL's for large messages
-  nccl_xring,   ///< on the first rank of each host, then a ring of those
-  nccl_rechd,   ///< likewise, then recursive halving and doubling
-  nccl_pscpu,   ///< likewise, then each host adds up a part
-  xring,        ///< so many rings at once, with the shards of `xring#2`
+  nccl_xring,   ///< each host adds up on its first rank, then these around a ring
+  nccl_rechd,   ///< likewise, then these by recursive halving and doubling
+  nccl_pscpu,   ///< likewise, then each of these adds up a part
+  xring,        ///< several rings at once, as many as the shards of `xring#2`
   pscpu,        ///< each shard is added up on one host, the next chunk's on another
-  psgpu,        ///< the same on any rank
-  pscpu_pscpu,  ///< on the first rank of each host, then on the first rank of all
+  psgpu,        ///< likewise, but on any rank
+  pscpu_pscpu,  ///< each host adds up on its first rank, then the first rank of all adds up
   collective,   ///< TensorFlow's own ring, or two of them
 };
 
@@ -33,12 +33,13 @@ constexpr std::array<std::string_view, 9> names(tf_algorithm) {
           "pscpu", "psgpu",      "pscpu/pscpu", "collective"};
 }
 
-/// KungFu's tree of hosts, which is `pscpu/pscpu`.
+/// `pscpu/pscpu`, which is KungFu's tree of hosts.
 struct star_of_hosts : collective::by_graph {
   constexpr star_of_hosts() : by_graph({.topology = collective::topology::tree}) {}
 };
 
-/// One rank crosses for its host.
+/// The ranks of a host add up on the first, which alone exchanges the sum with other hosts, by
+/// `Across`.
 template <class Across>
 using after_nccl =
     collective::hierarchical<collective::ring, Across, collective::crossing::first_rank>;

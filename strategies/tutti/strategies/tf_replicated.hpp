@@ -10,9 +10,9 @@
 
 namespace tutti::strategies {
 
-/// An all-reduce a tensor, by what its size says; by default `nccl`. Every rank applies the sum, so
-/// a learning rate has to be for one.
-/// `of_all_reduce_spec("pscpu:32k:xring")` are its options.
+/// All-reduces each tensor with the algorithm for its size, by default `nccl`. Every rank applies
+/// the sum, so the learning rate has to be one for a sum.
+/// `of_all_reduce_spec("pscpu:32k:xring")` returns its options.
 struct TFReplicated {
   static constexpr std::string_view name = "TFReplicated";
   static constexpr std::string_view after =
@@ -22,8 +22,8 @@ struct TFReplicated {
   using strategy = compose<architecture::all_reduce<tf_reduction, architecture::mean::none>>;
 };
 
-/// A tensor's gradients are copied to one rank, the next one's to the next, added up there and
-/// copied back; every rank applies the sum.
+/// All ranks' gradients of a tensor are copied to one rank, those of the next tensor to the next
+/// rank, added up there and copied back. Every rank applies the sum.
 struct TFReplicatedByCopy {
   static constexpr std::string_view name = "TFReplicatedByCopy";
   static constexpr std::string_view after =

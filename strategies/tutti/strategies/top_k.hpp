@@ -11,7 +11,7 @@
 
 namespace tutti::strategies {
 
-/// The largest 0.1 % of the whole model's gradient, the rest remembered, gathered from all.
+/// All-gathers the largest 0.1 % of the whole model's gradient, and remembers the rest.
 struct TopK {
   static constexpr std::string_view name = "TopK";
   static constexpr std::string_view after =
@@ -22,7 +22,8 @@ struct TopK {
                            architecture::all_gather>;
 };
 
-/// TopK, and of the sum again no more than one rank sends: `topk2` of that paper's code.
+/// TopK, but of the sum only as many elements are applied as one rank sends: `topk2` of that
+/// paper's code.
 struct TopK2 {
   static constexpr std::string_view name = "TopK2";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its `topk2`";

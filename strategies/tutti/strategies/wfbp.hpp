@@ -9,7 +9,7 @@
 
 namespace tutti::strategies {
 
-/// One all-reduce a tensor, under the backward pass and one at a time: wait-free back-propagation.
+/// Wait-free back-propagation: all-reduces each tensor during the backward pass, one at a time.
 struct WFBP {
   static constexpr std::string_view name = "WFBP";
   static constexpr std::string_view after =
@@ -20,7 +20,7 @@ struct WFBP {
   using strategy = compose<fusion::none, schedule::at_most>;
 };
 
-/// Likewise, each as soon as its gradient exists, whatever else is on its way; ours.
+/// WFBP, but each tensor as soon as its gradient exists, whatever else is on its way. It is ours.
 struct WFBPUnlimited {
   static constexpr std::string_view name = "WFBPUnlimited";
   static constexpr std::string_view after = "ours";

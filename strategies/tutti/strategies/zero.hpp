@@ -11,7 +11,7 @@
 
 namespace tutti::strategies {
 
-/// Optimizer state of a p-th of the parameters on each of p ranks.
+/// On p ranks, each rank has the optimizer state of a p-th of the parameters.
 struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
   static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 1";
@@ -26,8 +26,8 @@ struct ZeRO1 {
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
 };
 
-/// ZeRO1, and gradients of at most a p-th of the parameters outlive their reduce-scatter. Only a
-/// model without memory of its own for gradients saves any (`engine::gradient`).
+/// ZeRO1, but after their reduce-scatter at most a p-th of the gradients is kept. It saves memory
+/// only if the model has no memory of its own for gradients (`engine::gradient`).
 struct ZeRO2 {
   static constexpr std::string_view name = "ZeRO2";
   static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 2";

@@ -12,8 +12,8 @@
 
 namespace tutti::strategies {
 
-/// Gradients to their owners and parameters from them in blocks of int8. Parameters in full are
-/// what ranks have and what the owner remembers beside.
+/// Sends gradients to their owners, and parameters back from them, in blocks of int8. A parameter
+/// in full precision is what ranks have plus what its owner remembers.
 struct ZeROPlusPlus {
   static constexpr std::string_view name = "ZeROPlusPlus";
   static constexpr std::string_view after = "Wang et al., \"ZeRO++\", 2023";

@@ -9,8 +9,8 @@
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/elements.hpp"
 
-// The definitions of what arithmetic.hpp declares for a cuda::stream. Who compiles with nvcc may
-// include them; everybody else links tutti::cuda, which holds them compiled.
+// The definitions of what arithmetic.hpp declares for a cuda::stream. Code that is compiled with
+// nvcc may include them; all other code links tutti::cuda, which holds them compiled.
 namespace tutti::kernels {
 
 [[gnu::used]] inline void add(cuda::stream& queue, std::span<float> into,

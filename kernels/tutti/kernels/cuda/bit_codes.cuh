@@ -7,8 +7,7 @@
 #include "tutti/kernels/cuda/each.cuh"
 #include "tutti/kernels/elements.hpp"
 
-// The definitions of what bit_codes.hpp declares for a cuda::stream: the same bytes as the
-// host's.
+// The definitions of what bit_codes.hpp declares for a cuda::stream. They write the host's bytes.
 namespace tutti::kernels {
 
 namespace device {

@@ -14,10 +14,10 @@ namespace tutti::kernels {
 
 namespace device {
 
-/// Runs that are copied at once; more take turns in a stream's room.
+/// How many runs are copied at a time. More runs take turns in a stream's room.
 inline constexpr std::size_t most_runs = 1024;
 inline constexpr std::size_t room_of_list = most_runs * sizeof(copy_run);
-static_assert(room_of_list % 256 == 0);  // CUB's storage lies behind it
+static_assert(room_of_list % 256 == 0);  // CUB's storage comes after the list
 
 inline element::run_list list_in(std::byte* room) {
   constexpr std::size_t column = most_runs * sizeof(void*);
@@ -32,13 +32,13 @@ inline auto copy_listed(cuda::stream& queue, const element::run_list& list, std:
   };
 }
 
-/// Bytes of a stream's room in which any number of runs is copied.
+/// Returns how many bytes of a stream's room the copy of any number of runs takes.
 inline std::size_t room_of_copies(cuda::stream& queue) {
   const cuda::on_device here(queue.device());
   return room_of_list + cuda::detail::storage_of(copy_listed(queue, {}, most_runs));
 }
 
-/// At most `most_runs` of them.
+/// Copies at most `most_runs` runs.
 inline void copy_some(cuda::stream& queue, std::span<const copy_run> runs) {
   using element::listed_runs;
   const element::run_list list = list_in(room(queue, room_of_copies(queue)));

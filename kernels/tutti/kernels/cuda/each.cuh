@@ -11,11 +11,11 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
-#if defined(__CUDACC__)  // who compiles this for a host has brought a launcher
+#if defined(__CUDACC__)  // code that compiles this for a host includes a launcher of its own
 #include "tutti/kernels/cuda/launcher.cuh"
 #endif
 
-/// Loops over a device's arrays, all of them CUB's.
+/// Loops over a device's arrays, all carried out by CUB.
 namespace tutti::kernels::device {
 
 /// Calls `f(i)` for every i in [0, n).
@@ -25,7 +25,7 @@ void for_each(cuda::stream& queue, std::size_t n, const F& f) {
   cuda::detail::launch_for_each(queue.native_handle(), n, f);
 }
 
-/// What `f` leaves of its first argument.
+/// Calls `f`, and returns what it leaves of its first argument.
 template <class F>
 struct changed {
   F f;
@@ -36,7 +36,7 @@ struct changed {
   }
 };
 
-/// What `f` makes in its last argument.
+/// Calls `f`, and returns what it writes to its last argument.
 template <class F, class T>
 struct made {
   F f;
@@ -55,19 +55,19 @@ void transform(cuda::stream& queue, std::size_t n, const F& f, T* out, Arrays...
                                               queue.native_handle()));
 }
 
-/// Calls `f(into[i], from[i]...)` for every i in [0, n); it may write into[i].
+/// Calls `f(into[i], from[i]...)` for every i in [0, n). `f` may change into[i].
 template <class T, class F, class... Arrays>
 void change_each(cuda::stream& queue, std::size_t n, const F& f, T* into, Arrays... from) {
   transform(queue, n, changed<F>{f}, into, into, from...);
 }
 
-/// Calls `f(from[i], to[i])` for every i in [0, n); it writes to[i], which is not read.
+/// Calls `f(from[i], to[i])` for every i in [0, n). `f` writes to[i], which is not read before.
 template <class T, class F, class U>
 void make_each(cuda::stream& queue, std::size_t n, const F& f, const U* from, T* to) {
   transform(queue, n, made<F, T>{f}, to, from);
 }
 
-/// A thread's part where neighbours are loaded together.
+/// Does a thread's share of a loop in which neighbours are loaded together.
 template <int Width, class F, class... Arrays>
 struct sharing {
   F f;
@@ -86,8 +86,9 @@ void share(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
   for_each(queue, threads, sharing<Width, F, Arrays...>{f, n, threads, {arrays...}});
 }
 
-/// Calls `f(arrays[i]...)` for every i in [0, n); it may write several of them. Sixteen bytes of
-/// each are loaded together, and stored unless they are const, where all arrays allow it.
+/// Calls `f(arrays[i]...)` for every i in [0, n). `f` may change elements of several arrays. If all
+/// arrays are aligned for it, sixteen bytes of each are loaded together, and stored together unless
+/// they are const.
 template <class F, class... Elements>
 void each(cuda::stream& queue, std::size_t n, const F& f, Elements*... arrays) {
   constexpr int width = 16 / std::max({sizeof(Elements)...});
@@ -98,8 +99,8 @@ void each(cuda::stream& queue, std::size_t n, const F& f, Elements*... arrays) {
   }
 }
 
-/// Calls `f.pack<Width>(i)` for every pack of neighbours in [0, n), as wide as those allow whose
-/// elements it loads together.
+/// Calls `f.pack<Width>(i)` for every pack of `Width` neighbours in [0, n). `Width` is 4 if n is a
+/// multiple of 4 and `arrays`, from which `f` loads packs, are aligned for it, otherwise 1.
 template <class F, class... Arrays>
 void each_pack(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
   if (n % 4 == 0 && aligned_for<4>(arrays...)) {
@@ -109,20 +110,21 @@ void each_pack(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays)
   }
 }
 
-/// So many bytes of the stream's room.
+/// Returns the stream's room, of `bytes` bytes or more.
 inline std::byte* room(cuda::stream& queue, std::size_t bytes) {
   const cuda::on_device here(queue.device());
   return queue.room().at_least(bytes);
 }
 
-/// Enqueues one of CUB's algorithms in the stream's room, behind the first `kept` bytes.
+/// Enqueues one of CUB's algorithms, which works in the stream's room behind the first `kept`
+/// bytes.
 template <class Algorithm>
 void run(cuda::stream& queue, std::size_t kept, const Algorithm& algorithm) {
   const cuda::on_device here(queue.device());
   cuda::detail::run_in(queue.room(), kept, algorithm);
 }
 
-/// 0, 1, 2 and so on, as an input.
+/// Returns the numbers 0, 1, 2 and so on, as an input.
 inline auto indices() { return thrust::make_counting_iterator(std::size_t{0}); }
 
 /// Calls `finish(total)` with the sum of `term(input[i])` for i in [0, n), added in double.

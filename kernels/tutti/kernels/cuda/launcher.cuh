@@ -8,12 +8,13 @@
 #include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/blocks.hpp"
 
-/// How what is not CUB's gets onto a device's threads: nvcc's part of the kernels. They are the
-/// same text over any launcher, so that a host that stands for a device runs it too.
+/// Starts kernels that are not CUB's on a device's threads. Only nvcc compiles this. The kernels
+/// are the same code over any launcher, so that a host that stands in for a device runs them, too.
 namespace tutti::kernels::device {
 
 inline constexpr unsigned threads_a_block = 256;
-/// Blocks for so many threads, but no more than any device runs at once; threads go on from there.
+/// Returns how many blocks to start for `threads` threads, but no more than any device runs at
+/// once: their threads then do the work of several.
 inline unsigned blocks_for(std::size_t threads, std::size_t a_block = threads_a_block) {
   constexpr std::size_t most = 16384;
   return static_cast<unsigned>(std::min(most, block_count(threads, a_block)));
@@ -27,8 +28,8 @@ __global__ void call_with_list(std::size_t n, const __grid_constant__ F f) {
   }
 }
 
-/// Calls `f(i)` for every i in [0, n), where `f` holds a list: it stays among the kernel's
-/// parameters, while CUB's loop gives each thread a copy, in memory.
+/// Calls `f(i)` for every i in [0, n), where `f` holds a list. The list stays among the kernel's
+/// parameters, whereas CUB's loop would give each thread a copy, in memory.
 template <class F>
 void for_each_with_list(cuda::stream& queue, std::size_t n, const F& f) {
   if (n == 0) {
@@ -39,7 +40,7 @@ void for_each_with_list(cuda::stream& queue, std::size_t n, const F& f) {
   cuda::check(cudaGetLastError());
 }
 
-/// Sixteen threads of the 32 that do everything at once.
+/// The sixteen threads that share a block of elements: half of a warp.
 struct lanes_of_block {
   template <class T>
   struct of_lanes {
@@ -48,7 +49,7 @@ struct lanes_of_block {
   };
 
   std::size_t lane;
-  unsigned together;  // a bit for each of them
+  unsigned together;  // the bits of these threads in the warp's mask
 
   template <class F>
   __device__ void each(const F& f) const {
@@ -83,8 +84,8 @@ __global__ void __launch_bounds__(Threads, 4) share_blocks(std::size_t blocks, F
   }
 }
 
-/// Calls `f(lanes, number)` for every block of elements. The fewer threads share a multiprocessor,
-/// four times `Threads` at least, the more registers each may have.
+/// Calls `f(lanes, number)` for every block of elements. At least four blocks of `Threads` threads
+/// share a multiprocessor: the fewer threads, the more registers each may have.
 template <unsigned Threads = threads_a_block, class F>
 void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
   if (blocks == 0) {
@@ -96,7 +97,7 @@ void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
   cuda::check(cudaGetLastError());
 }
 
-/// A block of threads that take a step together.
+/// A device's block of threads, which take a step together.
 struct block_of_threads {
   struct warp {
     template <class T>
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(steps::threads, Step::min_blocks_per_sm) take_
   step(block_of_threads{blockIdx.x, gridDim.x}, *reinterpret_cast<typename Step::memory*>(shared));
 }
 
-/// Calls `step(block, shared memory)` on so many blocks.
+/// Calls `step(block, shared memory)` on `blocks` blocks of threads.
 template <class Step>
 void on_blocks(cuda::stream& queue, std::size_t blocks, const Step& step) {
   if (blocks == 0) {

@@ -1,4 +1,4 @@
-// Every kernel for a cuda::stream, compiled: what tutti::cuda links.
+// Compiles every kernel for a cuda::stream, for the library tutti::cuda.
 #include <cstddef>
 #include <cstdint>
 #include <span>

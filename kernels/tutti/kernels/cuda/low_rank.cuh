@@ -16,7 +16,7 @@ namespace device {
 
 static_assert(detail::of_a_column(~std::size_t{0}).count() <= steps::orthonormalise::most_segments);
 
-/// Sums of so many terms, and what adds up those that are cut.
+/// Returns where `sums` sums of `terms` terms go, with room for the segments of sums that are cut.
 inline steps::product_sums sums_of(cuda::stream& queue, std::size_t sums, std::size_t terms,
                                    float* out) {
   auto* const partial = room(queue, detail::most_partial_sums * sizeof(double));
@@ -35,12 +35,12 @@ inline void add_cut(cuda::stream& queue, const steps::product_sums& of) {
                                             const float* right, const low_rank& size, float* left) {
   const auto to = device::sums_of(queue, size.rows * size.rank, size.columns, left);
   const steps::matrix_times_thin step{matrix, right, size, to};
-  constexpr unsigned few = 64;  // a lane keeps dozens of elements and sums in registers
+  constexpr unsigned few = 64;  // threads in a block, as a lane keeps dozens of values in registers
   device::for_each_block<few>(queue, step.blocks(), step);
   device::add_cut(queue, to);
 }
 
-/// In two passes over the matrix.
+/// Reads the matrix twice.
 [[gnu::used]] inline void add_and_multiply(cuda::stream& queue, std::span<float> matrix,
                                            std::span<const float> addend, const float* right,
                                            const low_rank& size, float* left) {

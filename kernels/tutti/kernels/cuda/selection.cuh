@@ -15,10 +15,12 @@ namespace tutti::kernels {
 
 namespace device {
 
-/// Elements from which on it pays to list candidates: below, all stay in a device's cache.
+/// How many elements an input has at least if listing candidates pays. Fewer stay in a device's
+/// cache.
 inline constexpr std::size_t worth_a_sample = std::size_t{1} << 20;
 
-/// What suggests the candidates; nothing where they would not pay, or might not fit.
+/// Returns the sample that suggests the candidates; an empty one if they would not pay, or might
+/// not fit.
 inline detail::sample sample_for(std::size_t n, std::size_t k, std::size_t room) {
   if (n < worth_a_sample) {
     return {};
@@ -28,16 +30,16 @@ inline detail::sample sample_for(std::size_t n, std::size_t k, std::size_t room)
   return expected <= room - room / 4 ? which : detail::sample{};
 }
 
-/// What a selection keeps in the stream's room, before the marks.
+/// How many bytes of the stream's room a selection's record takes. The marks come after it.
 inline constexpr std::size_t record_bytes = round_up(sizeof(radix::record), 256);
 
-/// Bytes of a stream's room in which a selection from n elements works.
+/// Returns how many bytes of a stream's room a selection from n elements takes.
 constexpr std::size_t room_of_selection(std::size_t n) {
   return record_bytes + (n < worth_a_sample ? 0 : radix::mark_bytes(n));
 }
 
-/// `names`: the indices of the input's elements, or null where they count up from 0. There is a
-/// list of candidates where there is a sample.
+/// Selects from `input`. `names` are the indices of the input's elements, or null if they count up
+/// from 0. Candidates are listed if there is a sample.
 inline void select(cuda::stream& queue, std::span<const float> input, const std::uint32_t* names,
                    std::uint64_t first_element, selection out, const detail::sample& which,
                    const candidates& list) {

@@ -9,7 +9,8 @@
 #include "tutti/kernels/signs.hpp"
 #include "tutti/kernels/votes.hpp"
 
-// The definitions of what signs.hpp declares for a cuda::stream: the same words as the host's.
+// The definitions of what signs.hpp and votes.hpp declare for a cuda::stream. They write the host's
+// words.
 namespace tutti::kernels {
 
 [[gnu::used]] inline void pack_signs(cuda::stream& queue, std::span<const float> input,
@@ -37,7 +38,7 @@ namespace tutti::kernels {
 
 namespace device {
 
-/// Of blocks, with a magnitude each.
+/// Decodes the signs of blocks, each of which has a magnitude.
 template <class How>
 void decode_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitudes,
                   std::span<float> out, std::size_t block) {

@@ -15,8 +15,8 @@
 // The definition of what workspace.hpp declares for a cuda::stream.
 namespace tutti::kernels {
 
-/// Of the sums those of three products take most, a partial sum each for the blocks that a device
-/// runs at once.
+/// Of CUB's sums, the inner products take most room: three partial sums for each of the blocks that
+/// a device runs at once.
 [[gnu::used]] inline void reserve(cuda::stream& queue, std::size_t elements) {
   const cuda::on_device here(queue.device());
   const std::span<const float> any(static_cast<const float*>(nullptr), elements);
