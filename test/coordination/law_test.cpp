@@ -190,7 +190,7 @@ TEST(CoordinationLaw, GroupsByArrivalAreLearnedOnceTheyStay) {
       }
     }
     ASSERT_EQ(steps.size(), 21U);
-    EXPECT_EQ(words, told) << "nobody says anything once the book is written";
+    EXPECT_EQ(words, told) << "nobody says anything once the order has been recorded";
     EXPECT_TRUE(log.said[1].empty());
     for (std::size_t step = 0; step < 20; ++step) {
       EXPECT_EQ(steps[step].size() == 1, step + 1 < led) << step;
@@ -214,12 +214,13 @@ TEST(CoordinationLaw, TheLearnedOrderIsResumed) {
   const std::size_t all = std::size_t{1} << 30;
   const auto first = make();
   for (const std::uint32_t bucket : {2U, 0U, 3U, 1U}) {
-    EXPECT_TRUE(first->book().empty());
+    EXPECT_TRUE(first->learned_order().empty());
     first->ready(bucket, 0);
     EXPECT_EQ(first->next(coordination::all_ready(), all), bucket);
   }
-  const std::vector<std::uint32_t> book(first->book().begin(), first->book().end());
-  EXPECT_EQ(book, (std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3, 1, 1}));
+  const std::vector<std::uint32_t> order(first->learned_order().begin(),
+                                         first->learned_order().end());
+  EXPECT_EQ(order, (std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3, 1, 1}));
 
   const auto gathered = make();
   gathered->resume(std::vector<std::uint32_t>{1, 2, 3, 0, 1, 3});

@@ -499,10 +499,11 @@ settled_step settled(engine_options<Strategy> options = {},
     }
     if (world.rank() == 0) {
       made.bytes = engine.counted().bytes_sent - before;
-      if constexpr (requires { engine.book(); }) {
-        for (auto book = engine.book(); !book.empty(); book = book.subspan(1 + book[0])) {
+      if constexpr (requires { engine.learned_order(); }) {
+        for (auto order = engine.learned_order(); !order.empty();
+             order = order.subspan(1 + order[0])) {
           auto& launch = made.launches.emplace_back();
-          for (const std::uint32_t chunk : book.subspan(1, book[0])) {
+          for (const std::uint32_t chunk : order.subspan(1, order[0])) {
             launch.push_back(index(engine.planned().at(engine.planned().chunks[chunk].bucket)));
           }
           std::sort(launch.begin(), launch.end());

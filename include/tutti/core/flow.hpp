@@ -176,9 +176,11 @@ class flow {
   void rescale(float factor) { chunks_.rescale(factor); }
   void scale_memory(float factor) requires undoes { chunks_.scale(factor); }
   /// The launches of a step in their order, as this rank has learned it.
-  std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
+  std::span<const std::uint32_t> learned_order() const requires learns {
+    return order_.learned_order();
+  }
   /// Launches by an order that an earlier run has learned for this plan.
-  void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
+  void resume_by(std::span<const std::uint32_t> order) requires learns { order_.resume(order); }
   bool outstanding() const {
     return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }

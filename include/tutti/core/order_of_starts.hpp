@@ -63,7 +63,7 @@ class order_of_starts {
                                        !has_virtual_time<transport> &&
                                        !std::is_same_v<queue_type, inline_queue>;
   /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
-  static constexpr bool learns = requires(machine_type & its) { its.book(); };
+  static constexpr bool learns = requires(machine_type & its) { its.learned_order(); };
 
   [[gnu::cold]] order_of_starts(transport& world, const plan& made,
                                 const model_memory<queue_type>& model,
@@ -191,8 +191,10 @@ class order_of_starts {
   // ---- what there is to see
 
   /// The launches of a step in their order, as this rank has learned it.
-  std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
-  void resume(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
+  std::span<const std::uint32_t> learned_order() const requires learns {
+    return machine_.learned_order();
+  }
+  void resume(std::span<const std::uint32_t> order) requires learns { machine_.resume(order); }
   /// Returns whether other ranks' machines may speak to this rank's.
   bool listens() const {
     if constexpr (speaks) {
