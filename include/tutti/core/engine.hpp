@@ -197,11 +197,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   ///
   /// The mean stays one over all ranks, so a step for which fewer ranks have batches is a smaller
   /// step. Residuals still travel with the zeros, so that error feedback loses nothing; a
-  /// compressor that cannot encode zero, such as sign, sends what it makes of it. No deadline ends
-  /// this wait, since others still compute. No rank may call `average`, `change`, `replan`, save or
-  /// load while only some have joined. Only coordination::negotiated knows who is ready; under any
-  /// other this does not compile.
-  /// After: Horovod's join.
+  /// compressor that cannot encode zero, such as sign, sends what it makes of it. The wait has no
+  /// deadline. No rank may call `average`, `change`, `replan`, save or load while only some have
+  /// joined. Compiles under coordination::negotiated only. After: Horovod's join.
   void join() requires(!virtual_time) {
     task mine = joined();
     waits_.run_however_long(mine);
