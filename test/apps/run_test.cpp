@@ -39,8 +39,8 @@ MGWFBP
   after        Shi, Chu and Li, "MG-WFBP", INFOCOM 2019
   defaults     fusion.rule=greedy, fusion.startup=0.0001, fusion.seconds_per_byte=1e-09,
                fusion.ring=0, fusion.seconds_per_element=5e-09, schedule.exchanges=1
-  deviations   Its program times the backward pass and messages first; here the job's profile says
-               what they take, or options do.
+  deviations   The original's program first times the backward pass and messages; in tutti the
+               job's profile or options give these times.
 )"),
             std::string::npos)
       << strategies.out;
@@ -75,11 +75,13 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
   train_refuses("--strategy BytePS --schedule.rule fit",
                 "--schedule.rule fit cannot be. Did you mean fits?");
   train_refuses("BSP", "there is no flag BSP. Did you mean ");
-  train_refuses("--kvstore dust_sync", "no kvstore is of type 'dust_sync'. Fix: local, device");
+  train_refuses("--kvstore dust_sync",
+                "there is no kvstore type 'dust_sync'. Fix: use local, device");
   train_refuses("--kvstore dist_sync --strategy BSP",
                 "--strategy BSP and --kvstore dist_sync name one each. Fix: leave one out");
-  train_refuses("--all-reduce-spec pscpu:32k:ring",
-                "all_reduce_spec 'pscpu:32k:ring': 'ring' is no algorithm. Fix: nccl, nccl/xring");
+  train_refuses(
+      "--all-reduce-spec pscpu:32k:ring",
+      "all_reduce_spec 'pscpu:32k:ring': 'ring' is not an algorithm. Fix: nccl, nccl/xring");
   train_refuses("--all-reduce-spec xring --all-reduce-table a.json",
                 "--all-reduce-spec and --all-reduce-table say the same. Fix: leave one out");
   train_refuses("--all-reduce-spec xring --strategy BSP",
@@ -98,7 +100,7 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--learning-rate nan", "--learning-rate nan cannot be");
   train_refuses("--deadline 0", "--deadline 0 cannot be");
   train_refuses("--rate in_steps --rate-every 0", "--rate-every 0 cannot be. Fix: more than 0");
-  train_refuses("--strategy MGWFBP --fusion.startup -1", "fusion::merge_gradients: no time is");
+  train_refuses("--strategy MGWFBP --fusion.startup -1", "fusion::merge_gradients: times must be");
   train_refuses("--strategy DeAR --schedule.gathers_at_once -5",
                 "--schedule.gathers_at_once -5 is not a number that fits");
   train_refuses("--progress threads", "--progress threads cannot be. Did you mean thread?");

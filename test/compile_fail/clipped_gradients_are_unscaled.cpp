@@ -1,4 +1,4 @@
-// expect: tutti: the norm that is clipped here is of gradients which are still as many times too long as the loss was multiplied by. Fix: optimizer::loss_scaled<optimizer::clipped<O>>.
+// expect: tutti: this would clip the norm of gradients that are still multiplied by the loss's scale. Fix: optimizer::loss_scaled<optimizer::clipped<O>>.
 #include "tutti/optimizer/clipped.hpp"
 #include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/optimizer/sgd.hpp"

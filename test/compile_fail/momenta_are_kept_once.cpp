@@ -1,4 +1,4 @@
-// expect: tutti: this compressor would be given momenta and make a momentum of them, which diverges. Fix: one of the two, as in momentum_correction<error_feedback<C>>.
+// expect: tutti: this compressor would be given momenta and build another momentum of them, which diverges. Fix: keep one of the two, as in momentum_correction<error_feedback<C>>.
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/nesterov_momentum.hpp"

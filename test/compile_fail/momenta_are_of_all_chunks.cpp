@@ -1,4 +1,4 @@
-// expect: tutti: chunks that are not compressed would be sent without the momentum that this compressor sends of all others. Fix: the momentum outside, as in momentum_correction<dense_below<C>>.
+// expect: tutti: chunks that are not compressed would be sent without the momentum that this compressor applies to all others. Fix: put the momentum outside, as in momentum_correction<dense_below<C>>.
 #include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/momentum_correction.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: some tensors would be sent without the momentum that is sent of all others. Fix: a momentum on both sides, as in select<Rule, momentum_correction<C>, momentum_correction<none>>, or the optimizer's alone.
+// expect: tutti: some tensors would be sent without the momentum that is applied to all others. Fix: put a momentum on both sides, as in select<Rule, momentum_correction<C>, momentum_correction<none>>, or use the optimizer's alone.
 #include "tutti/base/tensor_rule.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"

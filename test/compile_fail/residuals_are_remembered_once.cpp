@@ -1,4 +1,4 @@
-// expect: tutti: error feedback adds what was not sent to what is sent next, but this compressor's own memory holds that already. Fix: error feedback inside, as in momentum_correction<error_feedback<C>>, and once.
+// expect: tutti: error feedback adds what was not sent to what is sent next, but this compressor's own memory holds that already. Fix: use error feedback once, inside, as in momentum_correction<error_feedback<C>>.
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/momentum_correction.hpp"
 #include "tutti/compression/sign.hpp"

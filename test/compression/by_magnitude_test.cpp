@@ -130,11 +130,11 @@ TEST(by_magnitude, does_not_believe_a_payload_blindly) {
             "a payload came with element 4 of a chunk of 4. Fix: give every rank the same "
             "compression options");
   EXPECT_EQ(refused({~0u, 3, one, 2, one}),
-            "a payload that says 4294967295 elements came with 2. Fix: give every rank the same "
+            "a payload states 4294967295 elements but holds 2. Fix: give every rank the same "
             "compression options");
-  EXPECT_EQ(refused({1}),
-            "a payload that says 1 elements came with 0. Fix: give every rank the same compression "
-            "options");
+  EXPECT_EQ(
+      refused({1}),
+      "a payload states 1 elements but holds 0. Fix: give every rank the same compression options");
 }
 
 TEST(by_magnitude, refuses_what_is_none) {

@@ -401,9 +401,9 @@ TEST(qsgd, under_error_feedback_says_which_blocks_and_levels_would_do) {
     return "";
   };
   EXPECT_EQ(said({}, 30'000),
-            "compression::qsgd: rounding may leave more of 512 elements behind in 7 levels than "
-            "there was, and error feedback around it grows without bound. Fix: blocks of at most "
-            "195 elements, or 12 levels");
+            "compression::qsgd: rounding 512 elements to 7 levels may lose more than they hold, "
+            "and error feedback around it would grow without bound. Fix: blocks of at most 195 "
+            "elements, or 12 levels");
   EXPECT_EQ(said({.block = 195}, 30'000), "");
   EXPECT_NE(said({.block = 196}, 30'000), "");
   EXPECT_EQ(said({.levels = 12}, 30'000), "");

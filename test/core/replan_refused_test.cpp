@@ -237,8 +237,8 @@ TEST(ReplanRefused, BackToWhatHasNoUseForWhatIsRemembered) {
   using rounded = select<every_tensor, error_feedback<compression::fp16>, compression::none>;
   putting_off_says<compose<rounded, dense, fusion::up_to>>(
       start,
-      "compression::select: a start at step 2 is to come, and what has been remembered of the "
-      "chosen tensors in 1 steps would wait for it. Fix: a start that has passed");
+      "compression::select: a start at step 2 is still to come, and would hold back what the "
+      "chosen tensors' compressor has remembered in 1 steps. Fix: use a start that has passed");
   using rounded_twice = error_feedback<select<every_tensor, compression::fp16, compression::bf16>>;
   putting_off_says<compose<rounded_twice, dense, fusion::up_to>>(start, "");
 

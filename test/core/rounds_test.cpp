@@ -119,9 +119,9 @@ TEST(Rounds, StartLaterOnlyWithMemoryOfOneMeaning) {
   using compression::none;
   using compression::power_sgd;
   const std::string why =
-      "compression::select: before a start all tensors travel as those that are not chosen, and "
-      "what that has remembered of the chosen ones they could not go on with. Fix: start = 0, or a "
-      "compressor without memory for what is not chosen";
+      "compression::select: before start, all tensors are sent by the compressor of those that are "
+      "not chosen, and the chosen tensors' own compressor cannot continue from what that one "
+      "remembers. Fix: start = 0, or a compressor without memory for tensors that are not chosen";
   EXPECT_EQ((refused_start<none, error_feedback<bf16>>()), why);
   EXPECT_EQ((refused_start<momentum_correction<error_feedback<bf16>>, momentum_correction<bf16>>()),
             why);

@@ -168,7 +168,7 @@ TEST(fusion_when_ready, refuses_a_negative_cycle) {
     fusion::when_ready policy({.cycle = -1e-3});
     FAIL() << "taken";
   } catch (const usage_error& sentence) {
-    EXPECT_NE(std::string(sentence.what()).find("a cycle is not negative"), std::string::npos);
+    EXPECT_NE(std::string(sentence.what()).find("cycle must be at least 0"), std::string::npos);
   }
 }
 
@@ -179,7 +179,8 @@ TEST(fusion_when_ready, refuses_multiples_of_nothing) {
       fusion::when_ready policy(set);
       FAIL() << "taken";
     } catch (const usage_error& sentence) {
-      EXPECT_NE(std::string(sentence.what()).find("multiple of 0 bytes"), std::string::npos);
+      EXPECT_NE(std::string(sentence.what()).find("multiple and alignment must be at least 1"),
+                std::string::npos);
     }
   }
 }

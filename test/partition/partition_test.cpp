@@ -126,7 +126,8 @@ TEST(partition_into, refuses_a_piece_of_nothing) {
       partition::into policy({.bytes = bytes});
       FAIL() << bytes;
     } catch (const usage_error& sentence) {
-      EXPECT_NE(std::string(sentence.what()).find("less than one element"), std::string::npos);
+      EXPECT_NE(std::string(sentence.what()).find("must hold at least one element"),
+                std::string::npos);
     }
   }
 }

@@ -980,13 +980,13 @@ TEST(Named, ByTheTypeOfAKVStore) {
     EXPECT_EQ(std::ranges::count(names, kvstore(type)), 1) << type;
   }
   for (const std::string type : {"", "sync", "_async", "my_horovod", "LOCA", "nccI"}) {
-    EXPECT_EQ(kvstore(type.c_str()),
-              "no kvstore is of type '" + type +
-                  "'. Fix: local, device, nccl, dist_sync, dist_device_sync, dist_async, p3, "
-                  "horovod or byteps");
+    EXPECT_EQ(kvstore(type.c_str()), "there is no kvstore type '" + type +
+                                         "'. Fix: use local, device, nccl, dist_sync, "
+                                         "dist_device_sync, dist_async, p3, horovod or byteps");
   }
   EXPECT_EQ(kvstore("dist_async_p3"),
-            "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
+            "kvstore 'dist_async_p3' is contradictory: p3 is always synchronous. Fix: use p3 or "
+            "dist_async");
 }
 
 /// `pscpu` reduces at ranks 0 to 3 in turn: tensor 0 at the first, then tensor 2 at the second.
@@ -1128,11 +1128,11 @@ TEST(Named, ByAnAllReduceSpec) {
   }
   EXPECT_EQ(all_reduce_spec(sixteen), ranges + "0");
   const std::string algorithms =
-      "is no algorithm. Fix: nccl, nccl/xring, nccl/rechd, nccl/pscpu, xring, pscpu, psgpu, "
+      "is not an algorithm. Fix: nccl, nccl/xring, nccl/rechd, nccl/pscpu, xring, pscpu, psgpu, "
       "pscpu/pscpu or collective";
-  const std::string shards = "has shards that cannot be. Fix: ";
-  const std::string number = "is no number of elements. Fix: as 32768, 32k or 1M";
-  const std::string ascend = "is no more than the limit before it. Fix: limits that ascend";
+  const std::string shards = "has an invalid number of shards. Fix: ";
+  const std::string number = "is not a number of elements. Fix: for example 32768, 32k or 1M";
+  const std::string ascend = "is not above the limit before it. Fix: use ascending limits";
   const std::vector<std::array<std::string, 3>> refused{
       {"", "", algorithms},
       {"Xring", "Xring", algorithms},
@@ -1160,8 +1160,9 @@ TEST(Named, ByAnAllReduceSpec) {
       {"pscpu:32k:xring:16k:nccl", "16k", ascend},
       {"pscpu:1k:xring:1024:nccl", "1024", ascend},
       {"pscpu:32k", "32k",
-       "is the last word. Fix: an algorithm for what is larger, as pscpu:32k:xring"},
-      {sixteen + ":1T:xring", "xring", "is one range too many. Fix: at most 16 algorithms"}};
+       "is a limit that no algorithm follows. Fix: add an algorithm for larger tensors, as in "
+       "pscpu:32k:xring"},
+      {sixteen + ":1T:xring", "xring", "is one algorithm too many. Fix: at most 16 algorithms"}};
   for (const auto& [text, culprit, why] : refused) {
     EXPECT_EQ(all_reduce_spec(text), "all_reduce_spec '" + text + "': '" + culprit + "' " + why);
   }

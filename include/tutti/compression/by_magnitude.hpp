@@ -31,9 +31,9 @@ class by_magnitude {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("magnitude", self.magnitude, "from which on an element travels");
+      visit("magnitude", self.magnitude, "smallest magnitude of an element that is sent");
       visit("density", self.density,
-            "share of elements that are expected to travel, for models of a network");
+            "expected share of elements that are sent, for models of a network");
     }
   };
 
@@ -42,13 +42,13 @@ class by_magnitude {
   explicit constexpr by_magnitude(const options& values) : options_(values) {
     if (!(values.magnitude >= 0)) {
       throw usage_error(
-          "compression::by_magnitude: the magnitude must be at least 0, which sends everything. "
+          "compression::by_magnitude: the magnitude must be at least 0, where 0 sends everything. "
           "Fix: 0.001.");
     }
     if (!(values.density >= 0 && values.density <= 1)) {
       throw usage_error(
-          "compression::by_magnitude: density, which is expected, must be at least 0 and at most "
-          "1. Fix: 0.001.");
+          "compression::by_magnitude: the expected density must be at least 0 and at most 1. Fix: "
+          "0.001.");
     }
   }
 
@@ -56,8 +56,8 @@ class by_magnitude {
   constexpr std::size_t capacity(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::by_magnitude: a chunk of more than 2^32 - 1 elements has no indices of 32 "
-          "bits. Fix: partition::into.");
+          "compression::by_magnitude: a chunk of more than 2^32 - 1 elements cannot be indexed by "
+          "32 bits. Fix: cut it with partition::into.");
     }
     return kernels::reaching_bytes(elements);
   }

@@ -35,7 +35,7 @@ class byteps_onebit {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("worth", self.worth, "of a sign: mean_magnitude, BytePS's scaling, or one");
+      visit("worth", self.worth, "what a sign is worth: mean_magnitude (BytePS's scaling) or one");
     }
   };
 
@@ -49,9 +49,8 @@ class byteps_onebit {
   constexpr void expect_magnitudes() const {
     if (!scales()) {
       throw usage_error(
-          "compression::byteps_onebit: of parameters, or of what moves them, a sign that "
-          "is worth one says nothing but 1 or -1. Fix: worth mean_magnitude, or an architecture "
-          "that carries gradients.");
+          "compression::byteps_onebit: with worth one, parameters or their changes would arrive as "
+          "1 or -1. Fix: worth mean_magnitude, or an architecture that carries gradients.");
     }
   }
 

@@ -35,9 +35,9 @@ class byteps_randomk {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("density", self.density, "share of each chunk's elements that is drawn");
-      visit("k", self.k, "elements of each chunk that are drawn; 0: density says it");
-      visit("seed", self.seed, "what all ranks draw from");
+      visit("density", self.density, "share of each chunk's elements that is drawn and sent");
+      visit("k", self.k, "number of elements drawn from each chunk; 0: set by density");
+      visit("seed", self.seed, "seed from which all ranks draw");
     }
   };
 
@@ -47,7 +47,7 @@ class byteps_randomk {
       : layout_(values.density, values.k), seed_(values.seed) {
     if (values.seed == 0) {
       throw usage_error(
-          "compression::byteps_randomk: from a seed of 0 only zeros are drawn. Fix: a seed of 1.");
+          "compression::byteps_randomk: a seed of 0 draws only zeros. Fix: a seed of 1.");
     }
   }
 

@@ -31,8 +31,8 @@ class byteps_topk {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("density", self.density, "share of each chunk's elements that travel");
-      visit("k", self.k, "elements of each chunk that travel; 0: density says it");
+      visit("density", self.density, "share of each chunk's elements that is sent");
+      visit("k", self.k, "number of elements sent from each chunk; 0: set by density");
     }
   };
 

@@ -98,7 +98,7 @@ requires(facts::memory_per_element<Selection> == 0 && facts::memory_per_element<
     const std::size_t n = sum.size();
     if (in.size < head_bytes(n)) {
       throw communication_error(
-          sentence({"a payload of ", in.size, " bytes came where indices take ", head_bytes(n),
+          sentence({"a payload of ", in.size, " bytes arrived where indices need ", head_bytes(n),
                     ". Fix: give every rank the same compression options"}));
     }
     queue.copy(where.scratch.data(), in.data, head_bytes(n));

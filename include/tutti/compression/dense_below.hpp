@@ -29,7 +29,7 @@ class dense_below {
   static constexpr bool variable = facts::variable_length<C>;
   static_assert(!facts::keeps_momentum<C>,
                 "tutti: chunks that are not compressed would be sent without the momentum that "
-                "this compressor sends of all others. Fix: the momentum outside, as in "
+                "this compressor applies to all others. Fix: put the momentum outside, as in "
                 "momentum_correction<dense_below<C>>.");
 
  public:
@@ -115,7 +115,7 @@ class dense_below {
     if (dense(sum.size())) {
       if (in.size < none::wire_bytes(sum.size())) {
         throw communication_error(sentence(
-            {"a payload of ", in.size, " bytes came where floats take ",
+            {"a payload of ", in.size, " bytes arrived where floats need ",
              none::wire_bytes(sum.size()), ". Fix: give every rank the same compression options"}));
       }
       none{}.accumulate(queue, {in.data, none::wire_bytes(sum.size())}, sum);

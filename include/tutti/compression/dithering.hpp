@@ -52,13 +52,12 @@ class dithering {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("levels", self.levels, "how many levels there are (BytePS's k)");
+      visit("levels", self.levels, "number of levels (BytePS's k)");
       visit("spacing", self.spacing,
-            "levels 1/s, 2/s, ... 1: linear; 2^(1-s), ... 1/2, 1: natural");
+            "linear: levels 1/s, 2/s, ... 1; natural: levels 2^(1-s), ... 1/2, 1");
       visit("norm", self.norm,
-            "what a level is a share of: a chunk's largest magnitude or its "
-            "euclidean norm");
-      visit("seed", self.seed, "what the rounding's random numbers are drawn from");
+            "what levels are shares of: a chunk's largest magnitude or its euclidean norm");
+      visit("seed", self.seed, "seed of the random numbers for rounding");
     }
   };
 
@@ -82,8 +81,8 @@ class dithering {
     const std::size_t bits = code_.most_bits(elements);
     if (bits > 0xffff'ffffu) {
       throw usage_error(sentence({"compression::dithering: a chunk of ", elements,
-                                  " elements may make more bits than the payload can count. Fix: "
-                                  "partition::into pieces of at most ",
+                                  " elements may need more bits than its payload can count. Fix: "
+                                  "partition::into with pieces of at most ",
                                   0xffff'ffffu / code_.most_bits(1)}));
     }
     return kernels::dithering_bytes(bits);
@@ -97,11 +96,12 @@ class dithering {
     const bool linear = code_.spacing == kernels::level_spacing::linear;
     const double bound = levels * levels * (linear ? 4.0 : 3.5);
     if (code_.norm == kernels::chunk_norm::euclidean && static_cast<double>(elements) >= bound) {
-      throw usage_error(sentence(
-          {"compression::dithering: rounding to levels of the euclidean norm may leave more of ",
-           elements, " elements behind than there was, and error feedback around it grows without ",
-           "bound. Fix: the norm largest, or partition::into pieces of fewer than ",
-           static_cast<std::size_t>(std::ceil(bound)), " elements, or more levels"}));
+      throw usage_error(
+          sentence({"compression::dithering: with norm euclidean, rounding ", elements,
+                    " elements may lose more than they hold, and error feedback around it would "
+                    "grow without ",
+                    "bound. Fix: norm largest, or partition::into with pieces of fewer than ",
+                    static_cast<std::size_t>(std::ceil(bound)), " elements, or more levels"}));
     }
   }
   /// The expected bytes of elements that are normally distributed.

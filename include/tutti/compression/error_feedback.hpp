@@ -40,8 +40,8 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   using base::compression_;
   static_assert(facts::memory_per_element<C> == 0,
                 "tutti: error feedback adds what was not sent to what is sent next, but this "
-                "compressor's own memory holds that already. Fix: error feedback inside, as in "
-                "momentum_correction<error_feedback<C>>, and once.");
+                "compressor's own memory holds that already. Fix: use error feedback once, inside, "
+                "as in momentum_correction<error_feedback<C>>.");
 
  public:
   static constexpr bool lossless = facts::lossless<C>;

@@ -37,8 +37,8 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("keep", self.keep, "share of a residual that stays each step");
-      visit("most", self.most, "magnitude above which a residual is cut");
+      visit("keep", self.keep, "share of a residual that is kept each step");
+      visit("most", self.most, "largest magnitude of a residual, to which larger ones are clipped");
       options_of<C>::describe(self.decorated, visit);
     }
   };
@@ -50,14 +50,13 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
                               values.most) {
     if (!(values.keep >= 0 && values.keep <= 1)) {
       throw usage_error(
-          "compression::fading_error_feedback: the share that is kept must be at least 0 and at "
-          "most 1. Fix: 0.9, or 1 to keep everything.");
+          "compression::fading_error_feedback: keep must be at least 0 and at most 1. Fix: 0.9, or "
+          "1 to keep everything.");
     }
     if (!(values.most >= 0)) {
       throw usage_error(
-          "compression::fading_error_feedback: the magnitude of a residual must be at least 0. "
-          "Fix: "
-          "some of the largest gradient's.");
+          "compression::fading_error_feedback: most must be at least 0. Fix: a multiple of the "
+          "largest gradient's magnitude.");
     }
   }
   constexpr fading_error_feedback(const error_feedback<C>& remembers, float keep, float most)

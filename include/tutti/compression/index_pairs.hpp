@@ -39,8 +39,8 @@ class index_pairs {
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::byteps_topk, byteps_randomk: a chunk of more than 2^32 - 1 elements has no "
-          "indices of 32 bits. Fix: partition::into.");
+          "compression::byteps_topk, byteps_randomk: a chunk of more than 2^32 - 1 elements cannot "
+          "be indexed by 32 bits. Fix: cut it with partition::into.");
     }
     return count(elements) * sizeof(kernels::index_pair);
   }

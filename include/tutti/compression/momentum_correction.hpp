@@ -39,9 +39,10 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
   using base = decorator<momentum_correction<C>, C, 1>;
   friend base;
   using base::compression_;
-  static_assert(!facts::keeps_momentum<C>,
-                "tutti: this compressor would be given momenta and make a momentum of them, which "
-                "diverges. Fix: one of the two, as in momentum_correction<error_feedback<C>>.");
+  static_assert(
+      !facts::keeps_momentum<C>,
+      "tutti: this compressor would be given momenta and build another momentum of them, which "
+      "diverges. Fix: keep one of the two, as in momentum_correction<error_feedback<C>>.");
 
  public:
   static constexpr bool keeps_momentum = true;
@@ -54,10 +55,11 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("momentum", self.momentum, "how much of each rank's momentum stays each step");
-      visit("masking", self.masking, "momenta that begin again at 0: of what was sent, or none");
+      visit("momentum", self.momentum, "share of each rank's momentum that is kept each step");
+      visit("masking", self.masking, "momenta that restart at 0: those of sent elements, or none");
       visit("clip", self.clip,
-            "a rank's gradient is scaled down to a norm of this / sqrt(ranks); 0: it is not");
+            "a rank's gradient is scaled down to a norm of at most this / sqrt(ranks); 0: no "
+            "clipping");
       options_of<C>::describe(self.decorated, visit);
     }
   };
@@ -72,7 +74,7 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
     }
     if (!(values.clip >= 0)) {
       throw usage_error(
-          "compression::momentum_correction: clip must be at least 0. Fix: the bound of the "
+          "compression::momentum_correction: clip must be at least 0. Fix: a bound on the "
           "gradient's norm, or 0 for none.");
     }
   }

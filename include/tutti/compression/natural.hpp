@@ -31,7 +31,7 @@ class natural {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("seed", self.seed, "what the rounding's random numbers are drawn from");
+      visit("seed", self.seed, "seed of the random numbers for rounding");
     }
   };
 

@@ -26,9 +26,10 @@ class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
   using base = decorator<nesterov_momentum<C>, C, 1>;
   friend base;
   using base::compression_;
-  static_assert(!facts::keeps_momentum<C>,
-                "tutti: this compressor would be given momenta and make a momentum of them, which "
-                "diverges. Fix: one of the two, as in momentum_correction<error_feedback<C>>.");
+  static_assert(
+      !facts::keeps_momentum<C>,
+      "tutti: this compressor would be given momenta and build another momentum of them, which "
+      "diverges. Fix: keep one of the two, as in momentum_correction<error_feedback<C>>.");
 
  public:
   static constexpr bool keeps_momentum = true;
@@ -40,7 +41,7 @@ class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       options_of<C>::describe(self.compressed, visit);
-      visit("momentum", self.momentum, "share of the last direction that is kept, by each worker");
+      visit("momentum", self.momentum, "share of its last direction that each worker keeps");
     }
   };
 

@@ -45,8 +45,8 @@ class power_sgd {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("rank", self.rank, "columns of the two thin matrices");
-      visit("seed", self.seed, "what the first of them begins from");
+      visit("rank", self.rank, "number of columns of the two thin matrices");
+      visit("seed", self.seed, "seed of the random values with which the first one begins");
     }
   };
 
@@ -54,7 +54,7 @@ class power_sgd {
   /// Throws usage_error if the rank is 0.
   explicit constexpr power_sgd(const options& values) : options_(values) {
     if (values.rank == 0) {
-      throw usage_error("compression::power_sgd: a matrix of rank 0 is none. Fix: 1.");
+      throw usage_error("compression::power_sgd: rank must be at least 1. Fix: 1.");
     }
   }
 

@@ -44,9 +44,10 @@ class qsgd {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("levels", self.levels, "how many levels a block's norm is cut into (the paper's s)");
+      visit("levels", self.levels,
+            "number of levels into which a block's norm is cut (the paper's s)");
       visit("block", self.block, "elements that share a norm (the paper's bucket)");
-      visit("seed", self.seed, "what the rounding's random numbers are drawn from");
+      visit("seed", self.seed, "seed of the random numbers for rounding");
     }
   };
 
@@ -83,8 +84,8 @@ class qsgd {
     if (together > most) {
       const double least = std::floor(std::sqrt(static_cast<double>(together)) / 2) + 1;
       throw usage_error(sentence(
-          {"compression::qsgd: rounding may leave more of ", together, " elements behind in ",
-           code_.levels, " levels than there was, and error feedback around it grows without ",
+          {"compression::qsgd: rounding ", together, " elements to ", code_.levels,
+           " levels may lose more than they hold, and error feedback around it would grow without ",
            "bound. Fix: blocks of at most ", most, " elements, or ",
            static_cast<std::size_t>(least), " levels"}));
     }

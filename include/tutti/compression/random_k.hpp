@@ -45,12 +45,12 @@ class random_k {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("density", self.density, "share of each chunk's elements that is drawn");
-      visit("k", self.k, "elements of each chunk that are drawn; 0: density says it");
+      visit("density", self.density, "share of each chunk's elements that is drawn and sent");
+      visit("k", self.k, "number of elements drawn from each chunk; 0: set by density");
       visit("drawn_as", self.drawn_as,
-            "what a value stands for: itself, for error feedback; its_run: as many as it was drawn "
-            "from, which is unbiased");
-      visit("seed", self.seed, "what all ranks draw from");
+            "what a sent value stands for. itself: one element, for error feedback; its_run: all "
+            "elements that it was drawn from, which is unbiased");
+      visit("seed", self.seed, "seed from which all ranks draw");
     }
   };
 
@@ -77,8 +77,8 @@ class random_k {
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::random_k: elements of a chunk are drawn by numbers of 32 bits. Fix: "
-          "partition::into.");
+          "compression::random_k: a chunk of more than 2^32 - 1 elements cannot be drawn from by "
+          "32-bit numbers. Fix: cut it with partition::into.");
     }
     const std::size_t k = selected(elements);
     return k == 0 ? 0 : key_bytes + k * sizeof(float);
@@ -89,9 +89,9 @@ class random_k {
   constexpr void expect_feedback(std::size_t) const {
     if (options_.drawn_as == kernels::drawn_as::its_run) {
       throw usage_error(
-          "compression::random_k: where a value is drawn as its run, the mean of what is sent is "
-          "right already, and error feedback around it grows without bound. Fix: drawn_as itself, "
-          "or no error feedback.");
+          "compression::random_k: what drawn_as its_run sends is already unbiased, and error "
+          "feedback around it would grow without bound. Fix: drawn_as itself, or no error "
+          "feedback.");
     }
   }
 

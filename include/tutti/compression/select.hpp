@@ -31,10 +31,11 @@ namespace compression {
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>
 requires(!selects<C> && !selects<Otherwise>) class select {
-  static_assert(facts::keeps_momentum<C> == facts::keeps_momentum<Otherwise>,
-                "tutti: some tensors would be sent without the momentum that is sent of all "
-                "others. Fix: a momentum on both sides, as in select<Rule, momentum_correction<C>, "
-                "momentum_correction<none>>, or the optimizer's alone.");
+  static_assert(
+      facts::keeps_momentum<C> == facts::keeps_momentum<Otherwise>,
+      "tutti: some tensors would be sent without the momentum that is applied to all others. Fix: "
+      "put a momentum on both sides, as in select<Rule, momentum_correction<C>, "
+      "momentum_correction<none>>, or use the optimizer's alone.");
 
  public:
   using role = tutti::role::compression;
@@ -54,7 +55,8 @@ requires(!selects<C> && !selects<Otherwise>) class select {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("start", self.start, "first step in which what is chosen travels as such");
+      visit("start", self.start,
+            "first step in which chosen tensors are sent by their own compressor");
       options_of<Rule>::describe(self.rule, visit);
       options_of<C>::describe(self.chosen, visit);
       options_of<Otherwise>::describe(self.otherwise, visit);
@@ -71,9 +73,10 @@ requires(!selects<C> && !selects<Otherwise>) class select {
         start_(values.start) {
     if (values.start > 0 && !goes_on_with_memory) {
       throw usage_error(
-          "compression::select: before a start all tensors travel as those that are not chosen, "
-          "and what that has remembered of the chosen ones they could not go on with. Fix: start "
-          "= 0, or a compressor without memory for what is not chosen");
+          "compression::select: before start, all tensors are sent by the compressor of those that "
+          "are not chosen, and the chosen tensors' own compressor cannot continue from what that "
+          "one remembers. Fix: start = 0, or a compressor without memory for tensors that are not "
+          "chosen");
     }
   }
 
@@ -82,10 +85,10 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
     if (facts::memory_per_element < C >> 0 && facts::memory_per_element<Otherwise> == 0 &&
         steps > was.start && wanted.start > steps) {
-      throw usage_error(
-          sentence({"compression::select: a start at step ", wanted.start,
-                    " is to come, and what has been remembered of the chosen tensors in ", steps,
-                    " steps would wait for it. Fix: a start that has passed"}));
+      throw usage_error(sentence({"compression::select: a start at step ", wanted.start,
+                                  " is still to come, and would hold back what the chosen tensors' "
+                                  "compressor has remembered in ",
+                                  steps, " steps. Fix: use a start that has passed"}));
     }
   }
 

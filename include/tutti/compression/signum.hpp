@@ -28,7 +28,7 @@ class signum {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("beta", self.beta, "how much of the momentum stays each step; 0: plain sign");
+      visit("beta", self.beta, "share of the momentum that is kept each step; 0: plain sign");
     }
   };
 

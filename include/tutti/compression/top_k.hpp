@@ -32,8 +32,8 @@ class top_k {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("density", self.density, "share of each chunk's elements that travel");
-      visit("k", self.k, "elements of each chunk that travel; 0: density says it");
+      visit("density", self.density, "share of each chunk's elements that is sent");
+      visit("k", self.k, "number of elements sent from each chunk; 0: set by density");
     }
   };
 
@@ -60,8 +60,8 @@ class top_k {
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::top_k: a chunk of more than 2^32 - 1 elements has no indices of 32 bits. "
-          "Fix: partition::into.");
+          "compression::top_k: a chunk of more than 2^32 - 1 elements cannot be indexed by 32 "
+          "bits. Fix: cut it with partition::into.");
     }
     return selected(elements) * pair_bytes;
   }

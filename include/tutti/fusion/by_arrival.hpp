@@ -52,10 +52,13 @@ class by_arrival {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
-      visit("first_bytes", self.first_bytes, "limit of each type's first group; 0: as the others");
-      visit("rebuild", self.rebuild,
-            "when groups are made in the order of arrival; never: in forward order, at the start");
-      visit("types", self.types, "gradients of several element types travel together or apart");
+      visit("first_bytes", self.first_bytes,
+            "limit of each element type's first group; 0: the same as for others");
+      visit(
+          "rebuild", self.rebuild,
+          "when groups are made anew in the order of arrival; never: they keep the forward order");
+      visit("types", self.types,
+            "whether gradients of different element types travel together or apart");
     }
   };
 

@@ -28,8 +28,9 @@ class by_modules {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bytes", self.bytes, "a group of several modules stays below; 0: every module alone");
-      visit("modules", self.modules, "so many modules a group; 0: bytes says it");
+      visit("bytes", self.bytes,
+            "a group of several modules stays below this size; 0: every module alone");
+      visit("modules", self.modules, "number of modules in a group; 0: set by bytes");
     }
   };
 

@@ -24,8 +24,10 @@ class into_groups {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("groups", self.groups, "so many, of as many tensors; 0: every tensor alone");
-      visit("types", self.types, "gradients of several element types travel together or apart");
+      visit("groups", self.groups,
+            "number of groups, of equally many tensors each; 0: every tensor alone");
+      visit("types", self.types,
+            "whether gradients of different element types travel together or apart");
     }
   };
 

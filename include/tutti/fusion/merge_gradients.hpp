@@ -49,13 +49,13 @@ class merge_gradients {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("rule", self.rule,
-            "exact; the published greedy; or greedy_8192, where fewer elements than that never go "
-            "alone");
+            "exact; greedy, as published; or greedy_8192, which never sends fewer than 8192 "
+            "elements alone");
       visit("startup", self.startup, "seconds before the first byte, if not measured");
       visit("seconds_per_byte", self.seconds_per_byte, "seconds for each byte, if not measured");
       visit("ring", self.ring,
-            "ranks of a ring: startup a and seconds_per_byte b are one message's, and an\n"
-            "all-reduce of M bytes takes 2na + 2(n-1)Mb/n; 0: they are an all-reduce's");
+            "ranks of a ring: startup a and seconds_per_byte b are for one message, and an\n"
+            "all-reduce of M bytes takes 2na + 2(n-1)Mb/n; 0: they are for an all-reduce");
       visit("seconds_per_element", self.seconds_per_element,
             "backward time for each element, if not measured");
     }
@@ -64,7 +64,8 @@ class merge_gradients {
   constexpr merge_gradients() = default;
   explicit constexpr merge_gradients(const options& values) : options_(values) {
     if (!(values.startup >= 0 && values.seconds_per_byte >= 0 && values.seconds_per_element >= 0)) {
-      throw usage_error("fusion::merge_gradients: no time is negative. Fix: seconds, as 0.001");
+      throw usage_error(
+          "fusion::merge_gradients: times must be at least 0. Fix: seconds, for example 0.001");
     }
   }
 

@@ -27,8 +27,8 @@ class of_small {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bytes", self.bytes, "the largest gradient that is small");
-      visit("tensors", self.tensors, "small ones in a group, at most");
+      visit("bytes", self.bytes, "largest gradient in bytes that counts as small");
+      visit("tensors", self.tensors, "largest number of small gradients in a group");
     }
   };
 

@@ -44,11 +44,11 @@ class sparse_merge {
       visit("seconds_per_byte", self.seconds_per_byte, "seconds for each byte, if not measured");
       visit(
           "gather", self.gather,
-          "ranks n of an all-gather: startup a and seconds_per_byte b are of what all ranks send,\n"
+          "ranks n of an all-gather: startup a and seconds_per_byte b are for all ranks' payload,\n"
           "and indices and values travel apart, so that M bytes of payload take 2a + nMb;\n"
-          "0: they are a message's");
+          "0: they are for one message");
       visit("seconds_per_comparison", self.seconds_per_comparison,
-            "selecting takes so long for each of n log2(n)");
+            "seconds that selecting takes for each of n log2(n) comparisons");
       visit("seconds_per_element", self.seconds_per_element,
             "backward time for each element, if not measured");
     }
@@ -58,7 +58,8 @@ class sparse_merge {
   explicit constexpr sparse_merge(const options& values) : options_(values) {
     if (!(values.startup >= 0 && values.seconds_per_byte >= 0 &&
           values.seconds_per_comparison >= 0 && values.seconds_per_element >= 0)) {
-      throw usage_error("fusion::sparse_merge: no time is negative. Fix: seconds, as 0.001");
+      throw usage_error(
+          "fusion::sparse_merge: times must be at least 0. Fix: seconds, for example 0.001");
     }
   }
 

@@ -50,12 +50,15 @@ class up_to {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
-      visit("elements", self.elements, "the limit in elements instead; 0: every tensor alone");
-      visit("first_bytes", self.first_bytes, "limit of the first group; 0: as the others");
-      visit("crossing", self.crossing, "the tensor that reaches the limit goes in or out");
+      visit("elements", self.elements, "the same limit in elements; 0: every tensor alone");
+      visit("first_bytes", self.first_bytes, "limit of the first group; 0: the same as for others");
+      visit("crossing", self.crossing,
+            "whether the tensor that reaches the limit goes in or out of the group");
       visit("from", self.from,
-            "groups are filled from the last parameter on, as gradients come, or from the first");
-      visit("types", self.types, "gradients of several element types travel together or apart");
+            "whether groups are filled from the last parameter on, as gradients arrive, or from "
+            "the first");
+      visit("types", self.types,
+            "whether gradients of different element types travel together or apart");
     }
   };
 

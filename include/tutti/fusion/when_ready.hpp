@@ -39,22 +39,25 @@ class when_ready {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bytes", self.bytes, "a launch is not larger; 0: every tensor alone");
-      visit("cycle", self.cycle, "seconds between two ticks; 0: what is ready goes at once");
-      visit("multiple", self.multiple, "bytes are rounded up to a multiple of so many");
-      visit("alignment", self.alignment, "a tensor counts for a multiple of so many bytes");
-      visit("types", self.types, "gradients of several element types travel together or apart");
+      visit("bytes", self.bytes, "largest launch in bytes; 0: every tensor alone");
+      visit("cycle", self.cycle, "seconds between two ticks; 0: what is ready is sent at once");
+      visit("multiple", self.multiple, "the limit in bytes is rounded up to a multiple of this");
+      visit("alignment", self.alignment, "a tensor's bytes count rounded up to a multiple of this");
+      visit("types", self.types,
+            "whether gradients of different element types travel together or apart");
     }
   };
 
   constexpr when_ready() = default;
   explicit constexpr when_ready(const options& values) : options_(values) {
     if (!(values.cycle >= 0)) {
-      throw usage_error("fusion::when_ready: a cycle is not negative. Fix: seconds, as 0.001");
+      throw usage_error(
+          "fusion::when_ready: cycle must be at least 0. Fix: seconds, for example 0.001");
     }
     if (values.multiple == 0 || values.alignment == 0) {
       throw usage_error(
-          "fusion::when_ready: nothing is a multiple of 0 bytes. Fix: 1, which rounds nothing");
+          "fusion::when_ready: multiple and alignment must be at least 1. Fix: 1, which rounds "
+          "nothing");
     }
   }
 

@@ -14,9 +14,9 @@ inline std::vector<std::span<const float>> gradients_of(std::span<const tensor> 
   std::vector<std::span<const float>> gradients;
   for (const tensor& each : all) {
     if (each.gradient.size() != each.elements) {
-      throw usage_error("this monitor reads gradients of floats, and that of " + each.name +
-                        " has no memory for them. Fix: tensor(name, parameter, gradient), or a "
-                        "monitor that reads none");
+      throw usage_error("this monitor reads gradients as floats, but " + each.name +
+                        " has no memory for its own. Fix: declare it as tensor(name, parameter, "
+                        "gradient), or use a monitor that reads none");
     }
     gradients.push_back(each.gradient);
   }

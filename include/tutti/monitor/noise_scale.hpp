@@ -90,9 +90,10 @@ class noise_scale {
         own_(small_batch(set), small_batch(set) * set.workers, set.smoothing),
         of_all_(own_) {
     if (set.interval != 0 && (set.workers < 2 || set.batch_size == 0 || set.passes == 0)) {
-      throw usage_error("a noise scale compares a batch with those of all workers, and here are " +
-                        std::to_string(set.workers) + " workers with batches of " +
-                        std::to_string(set.batch_size) + ". Fix: two workers, or interval 0");
+      throw usage_error(
+          "a noise scale compares one worker's batch with those of all, but there are " +
+          std::to_string(set.workers) + " workers with batches of " +
+          std::to_string(set.batch_size) + ". Fix: use two workers or more, or interval 0");
     }
   }
 

@@ -40,12 +40,13 @@ struct adam {
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
     visit("learning_rate", self.learning_rate,
-          "a step's length, where the gradient does not change");
-    visit("beta1", self.beta1, "share of the mean gradient that stays each step");
-    visit("beta2", self.beta2, "share of the mean squared gradient that stays each step");
+          "length of a step while the gradient does not change");
+    visit("beta1", self.beta1, "share of the mean gradient that is kept each step");
+    visit("beta2", self.beta2, "share of the mean squared gradient that is kept each step");
     visit("epsilon", self.epsilon, "added to the root of the mean square");
-    visit("weight_decay", self.weight_decay, "share of a parameter that decays");
-    visit("decay", self.decay, "coupled: added to the gradient; decoupled: to the step, AdamW");
+    visit("weight_decay", self.weight_decay, "share of a parameter by which it decays");
+    visit("decay", self.decay,
+          "coupled: weight decay is added to the gradient; decoupled: to the step (AdamW)");
   }
 
   static std::size_t memory_per_element() { return 2; }

@@ -16,9 +16,8 @@ template <optimizer_policy Optimizer>
 struct clipped : Optimizer {
   static_assert(
       !requires(const Optimizer& its) { its.scale; },
-      "tutti: the norm that is clipped here is of gradients which are still as many times "
-      "too long as the loss was multiplied by. Fix: "
-      "optimizer::loss_scaled<optimizer::clipped<O>>.");
+      "tutti: this would clip the norm of gradients that are still multiplied by the loss's scale. "
+      "Fix: optimizer::loss_scaled<optimizer::clipped<O>>.");
 
   static constexpr bool needs_all_gradients = true;
 
@@ -26,7 +25,7 @@ struct clipped : Optimizer {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("most", self.most, "the gradient's norm is clipped to");
+    visit("most", self.most, "largest norm of the gradient, to which it is clipped");
     Optimizer::describe(self, visit);
   }
 

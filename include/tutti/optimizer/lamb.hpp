@@ -30,9 +30,9 @@ struct lamb {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("learning_rate", self.learning_rate, "share of its own norm that a tensor moves by");
-    visit("beta1", self.beta1, "share of the mean gradient that stays each step");
-    visit("beta2", self.beta2, "share of the mean squared gradient that stays each step");
+    visit("learning_rate", self.learning_rate, "share of its own norm by which a tensor moves");
+    visit("beta1", self.beta1, "share of the mean gradient that is kept each step");
+    visit("beta2", self.beta2, "share of the mean squared gradient that is kept each step");
     visit("epsilon", self.epsilon, "added to the root of the mean square");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its direction");
   }

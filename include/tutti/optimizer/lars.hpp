@@ -26,10 +26,11 @@ struct lars {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("learning_rate", self.learning_rate, "of all tensors, beside each one's own");
-    visit("momentum", self.momentum, "share of the last step that is taken again");
+    visit("learning_rate", self.learning_rate,
+          "learning rate of all tensors, which multiplies each tensor's own");
+    visit("momentum", self.momentum, "share of the last step that is repeated");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
-    visit("trust", self.trust, "share of a tensor's norm that its own rate is");
+    visit("trust", self.trust, "factor of a tensor's own rate, its norm divided by its gradient's");
   }
 
   static std::size_t memory_per_element() { return 1; }

@@ -41,12 +41,12 @@ struct loss_scaled : Optimizer {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("scale", self.scale, "by which the loss is multiplied");
-    visit("growth", self.growth, "of the scale after `interval` finite steps");
-    visit("backoff", self.backoff, "of the scale after a step that is not finite");
+    visit("scale", self.scale, "factor by which the loss is multiplied");
+    visit("growth", self.growth, "factor of the scale after `interval` finite steps in a row");
+    visit("backoff", self.backoff, "factor of the scale after a step that is not finite");
     visit("interval", self.interval, "finite steps in a row before the scale grows");
-    visit("finite_steps", self.finite_steps, "in a row so far");
-    visit("skipped", self.skipped, "steps that were not finite so far");
+    visit("finite_steps", self.finite_steps, "number of finite steps in a row so far");
+    visit("skipped", self.skipped, "number of steps so far that were not finite");
     Optimizer::describe(self, visit);
   }
 
@@ -56,8 +56,9 @@ struct loss_scaled : Optimizer {
     expect_scale(scale);
     if (!(backoff > 0 && backoff < 1 && growth >= 1 && std::isfinite(growth))) {
       throw usage_error(
-          "the loss's scale would not fall after a step that is not finite, or not rise after "
-          "others. Fix: a backoff above 0 and below 1, as 0.5, and a growth of 1 or more, as 2");
+          "the loss's scale must fall after a step that is not finite, and must not fall after "
+          "others. Fix: a backoff above 0 and below 1, such as 0.5, and a growth of 1 or more, "
+          "such as 2");
     }
     tutti::expect_values(static_cast<const Optimizer&>(*this));
   }

@@ -35,13 +35,13 @@ struct one_bit_adam {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("learning_rate", self.learning_rate, "a step's length");
-    visit("beta1", self.beta1, "share of the mean gradient that stays each step");
-    visit("beta2", self.beta2, "share of the mean squared gradient that stays each step");
+    visit("learning_rate", self.learning_rate, "length of a step");
+    visit("beta1", self.beta1, "share of the mean gradient that is kept each step");
+    visit("beta2", self.beta2, "share of the mean squared gradient that is kept each step");
     visit("epsilon", self.epsilon, "added to the root of the mean square");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its step");
     visit("freeze_step", self.freeze_step,
-          "the first step whose mean square is the one before's, and that exchanges momenta");
+          "first step that keeps the mean square of the step before and exchanges momenta");
   }
 
   static std::size_t memory_per_element() { return 2; }

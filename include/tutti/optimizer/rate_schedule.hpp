@@ -35,12 +35,13 @@ struct rate_schedule {
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
     visit("highest", self.highest, "learning rate after the warm-up");
-    visit("lowest", self.lowest, "learning rate in the end");
+    visit("lowest", self.lowest, "learning rate at the end");
     visit("warm_up", self.warm_up, "steps in which the rate rises linearly");
-    visit("steps", self.steps, "after which the rate is the lowest");
-    visit("falling", self.falling, "constant, linear, cosine, or in_steps: by a factor");
-    visit("every", self.every, "so many steps the rate falls by a factor");
-    visit("factor", self.factor, "by which it falls, in steps");
+    visit("steps", self.steps, "steps after which the rate is the lowest");
+    visit("falling", self.falling,
+          "how the rate falls: constant (not at all), linear, cosine, or in_steps (by a factor)");
+    visit("every", self.every, "number of steps after which the rate falls by a factor");
+    visit("factor", self.factor, "factor by which the rate falls with in_steps");
   }
 
   /// The rate of the step that follows `step` others.

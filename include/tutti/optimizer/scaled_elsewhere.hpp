@@ -36,8 +36,8 @@ struct scaled_elsewhere : none {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("scale", self.scale, "by which the loss is multiplied");
-    visit("skipped", self.skipped, "steps that were not finite so far");
+    visit("scale", self.scale, "factor by which the loss is multiplied");
+    visit("skipped", self.skipped, "number of steps so far that were not finite");
   }
 
   /// Throws usage_error for a scale by which gradients cannot be divided.

@@ -36,11 +36,11 @@ struct sgd {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("learning_rate", self.learning_rate, "step along the averaged gradient");
+    visit("learning_rate", self.learning_rate, "length of a step along the mean gradient");
     visit("momentum", self.momentum, "share of the last direction that is kept");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
     visit("acceleration", self.acceleration,
-          "heavy_ball: along the momentum; nesterov: along the one that would be next");
+          "heavy_ball: step along the momentum; nesterov: along the next step's momentum");
   }
 
   std::size_t memory_per_element() const { return momentum == 0.0f ? 0 : 1; }

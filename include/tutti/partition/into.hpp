@@ -42,15 +42,15 @@ class into {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bytes", self.bytes, "cut a bucket in pieces of this many bytes");
-      visit("elements", self.elements, "the size in elements; 0: bytes says it");
-      visit(
-          "cut", self.cut,
-          "fixed: the remainder last; even: pieces of one size; rest_in_last: the last is longer");
+      visit("bytes", self.bytes, "cut a bucket into pieces of this many bytes");
+      visit("elements", self.elements, "size of a piece in elements; 0: set by bytes");
+      visit("cut", self.cut,
+            "fixed: the last piece is the remainder; even: pieces of one size; rest_in_last: the "
+            "last is longer");
       visit("pieces", self.pieces,
-            "cut a bucket in so many pieces, even unless rest_in_last; 0: by their size");
+            "cut a bucket into this many pieces, even unless rest_in_last; 0: by their size");
       visit("least", self.least,
-            "a bucket stays whole where even pieces would have fewer elements");
+            "a bucket stays whole if even pieces would have fewer elements than this");
     }
   };
 
@@ -59,8 +59,8 @@ class into {
   explicit constexpr into(const options& values) : options_(values) {
     if (piece() == 0) {
       throw usage_error(
-          "partition::into: a piece of less than one element cannot travel. Fix: "
-          "bytes of at least 4, or partition::none to leave buckets whole.");
+          "partition::into: a piece must hold at least one element. Fix: bytes of at least 4, or "
+          "partition::none to leave buckets whole.");
     }
   }
 

@@ -24,7 +24,8 @@ class over_servers {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("bound", self.bound, "cut a bucket of so many elements or more, a part a server");
+      visit("bound", self.bound,
+            "cut a bucket of this many elements or more into a part for each server");
     }
   };
 

@@ -34,8 +34,8 @@ struct at_most {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("exchanges", self.exchanges,
-            "chunks that may be on their way at once; 0: as many as pay, by what the profile says "
-            "of one message");
+            "chunks that may be on their way at once; 0: as many as pay off, by the profile's "
+            "times of one message");
     }
   };
 
@@ -50,7 +50,8 @@ struct at_most {
         : waiting_(made, no_options()),
           free_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.exchanges, PTRDIFF_MAX))) {
       if (set.exchanges == 0) {
-        throw usage_error("schedule.exchanges of 0 lets nothing go unless it is planned. Fix: 1");
+        throw usage_error(
+            "schedule.exchanges of 0 sends nothing unless a plan sets the number. Fix: 1");
       }
     }
 

@@ -43,7 +43,8 @@ struct by_priority {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("credit", self.credit, "gradient bytes that may be on their way at once; 0: no limit");
-      visit("rule", self.rule, "when a chunk may start: positive (credit left) or fits");
+      visit("rule", self.rule,
+            "when a chunk may start: positive (some credit is left) or fits (enough is left)");
     }
   };
 

@@ -30,7 +30,7 @@ struct split_phase : as_ready {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("gathers_at_once", self.gathers_at_once,
-            "all-gathers on their way at the same time; 0: as many as there are");
+            "all-gathers that may be on their way at once; 0: no limit");
     }
   };
 

@@ -48,7 +48,7 @@ inline std::span<const reaching_element> elements_in(std::span<const std::byte> 
   std::uint32_t stated = 0;
   std::memcpy(&stated, payload.data(), sizeof stated);
   if (stated > reaching_count(payload.size())) {
-    throw communication_error(sentence({"a payload that says ", stated, " elements came with ",
+    throw communication_error(sentence({"a payload states ", stated, " elements but holds ",
                                         reaching_count(payload.size()),
                                         ". Fix: give every rank the same compression options"}));
   }

@@ -15,7 +15,8 @@ struct ADPSGD {
   static constexpr std::string_view after =
       "Lian et al., \"Asynchronous decentralized parallel stochastic gradient descent\", ICML 2018";
   static constexpr std::string_view deviations =
-      "An active rank averages when its gradient is there, not beside computing it.";
+      "An active rank averages once it has its gradient; in the paper it does so while computing "
+      "the gradient.";
   using strategy = compose<fusion::all, architecture::bipartite_averaging>;
 };
 

@@ -20,9 +20,9 @@ struct Adasum {
       "Maleki et al., \"Scaling distributed training with adaptive summation\", MLSys 2021, "
       "as Horovod's `DistributedOptimizer(op=Adasum)`";
   static constexpr std::string_view deviations =
-      "Horovod wants a power of two of ranks; here those above it first combine with the rank "
-      "that is as many places below. It adds in MPI, or on GPUs means inside a host first; "
-      "here all ranks are alike, and everything is fp32.";
+      "Horovod requires a power of two of ranks; tutti first combines each rank above the largest "
+      "power of two with the rank that many places below. Horovod adds in MPI, or on GPUs first "
+      "takes the mean inside each host; in tutti all ranks are alike, and everything is fp32.";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::adasum<carries::difference>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {

@@ -63,10 +63,10 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
       for (const std::string_view each : known) {
         choice.append(choice.empty() ? "" : each == known.back() ? " or " : ", ").append(each);
       }
-      refuse("is no algorithm", name, choice);
+      refuse("is not an algorithm", name, choice);
     }
     if (count == tf_reduction::most_ranges) {
-      refuse("is one range too many", word,
+      refuse("is one algorithm too many", word,
              sentence({"at most ", tf_reduction::most_ranges, " algorithms"}));
     }
     auto& range = made.ranges[count];
@@ -77,7 +77,7 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
                                  : range.algorithm == tf_algorithm::collective ? 2
                                                                                : any;
       if (!shards || *shards > most) {
-        refuse("has shards that cannot be", word, sentence({name, most > 1 ? "#2" : ""}));
+        refuse("has an invalid number of shards", word, sentence({name, most > 1 ? "#2" : ""}));
       }
       range.shards = *shards;
     }
@@ -88,13 +88,14 @@ inline tf_reduction::options of_all_reduce_spec(std::string_view spec) {
     const std::string_view text = left.substr(0, left.find(':'));
     const auto elements = detail::whole_number(text, true);
     if (!elements) {
-      refuse("is no number of elements", text, "as 32768, 32k or 1M");
+      refuse("is not a number of elements", text, "for example 32768, 32k or 1M");
     }
     if (*elements <= limit) {
-      refuse("is no more than the limit before it", text, "limits that ascend");
+      refuse("is not above the limit before it", text, "use ascending limits");
     }
     if (text.size() == left.size()) {
-      refuse("is the last word", text, "an algorithm for what is larger, as pscpu:32k:xring");
+      refuse("is a limit that no algorithm follows", text,
+             "add an algorithm for larger tensors, as in pscpu:32k:xring");
     }
     limit = range.up_to = *elements;
     left.remove_prefix(text.size() + 1);

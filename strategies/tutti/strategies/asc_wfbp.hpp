@@ -16,8 +16,8 @@ struct ASCWFBP {
       "Shi, Chu and Li, \"Exploiting Simultaneous Communications to Accelerate Data Parallel "
       "Distributed Deep Learning\", INFOCOM 2021";
   static constexpr std::string_view deviations =
-      "Neither its text nor a program of its own could be read, but the figures of its plots; "
-      "what is merged is MG-WFBP's published rule.";
+      "Follows the numbers in the paper's plots, because its text and program were not available; "
+      "tensors are merged by MG-WFBP's published rule.";
   using strategy = compose<fusion::merge_gradients, schedule::at_most>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.rule = fusion::rule::greedy}, .schedule = {.exchanges = 2}};

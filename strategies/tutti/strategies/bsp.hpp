@@ -13,7 +13,8 @@ struct BSP {
   static constexpr std::string_view name = "BSP";
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, BSP-A2A";
-  static constexpr std::string_view deviations = "Its buffer ends after 2^29 elements.";
+  static constexpr std::string_view deviations =
+      "The original's buffer ends after 2^29 elements; tutti's has no limit.";
   using strategy = compose<fusion::all, schedule::at_end>;
 };
 

@@ -24,12 +24,12 @@ struct BytePS {
   static constexpr std::string_view name = "BytePS";
   static constexpr std::string_view after = "Jiang et al., \"BytePS\", OSDI 2020";
   static constexpr std::string_view deviations =
-      "There the GPUs of a machine add up first, and one of them speaks to servers; here "
-      "every rank does. Credit comes back when a piece has been pushed, there when those GPUs "
-      "have added it up. Urgent is what the next forward pass needs first, as its MXNet "
-      "plugin says; its PyTorch plugin says nothing, and pieces go by their keys. The "
-      "server's threads and their order are the virtual clock's alone: over threads and MPI "
-      "it adds on one, as pushes come. The caller says how many ranks share a host.";
+      "In BytePS the GPUs of a machine add up first, and one of them sends to the servers; in "
+      "tutti every rank does. Credit returns when a piece has been pushed, in BytePS when those "
+      "GPUs have added it up. The most urgent piece is what the next forward pass needs first, as "
+      "in BytePS's MXNet plugin; its PyTorch plugin sets no urgency, and pieces go by key. Only "
+      "the virtual clock has the server's threads and their order: over threads and MPI a server "
+      "adds on one thread, as pushes arrive. The caller says how many ranks share a host.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1,
@@ -48,7 +48,8 @@ struct BytePSAsync {
   static constexpr std::string_view after =
       "Jiang et al., \"BytePS\", OSDI 2020, BYTEPS_ENABLE_ASYNC";
   static constexpr std::string_view deviations =
-      "As BytePS's; and a server's threads are for sums of all workers' pushes alone.";
+      "The same as BytePS's; in addition, there are no server threads, because in tutti they serve "
+      "only sums over all workers.";
   using strategy =
       compose<partition::into, schedule::by_priority,
               architecture::parameter_server<consistency::asynchronous, updated_by::workers>>;
@@ -66,7 +67,7 @@ struct WFBPPS {
   static constexpr std::string_view name = "WFBPPS";
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `wfbpps`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations = "The same as BytePS's.";
   using strategy = BytePS::strategy;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     auto its = BytePS::defaults(on_a_host);
@@ -83,7 +84,8 @@ struct BSPPS {
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `bspps`";
   static constexpr std::string_view deviations =
-      "As BytePS's; and there a fusion threshold of 512 MiB ends its buffer.";
+      "The same as BytePS's; in addition, the original's buffer ends at a fusion threshold of 512 "
+      "MiB.";
   using strategy =
       compose<fusion::all, partition::into, schedule::at_end, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
@@ -99,7 +101,7 @@ struct ByteSchedulerPS {
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, "
       "`byteschedulerps`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations = "The same as BytePS's.";
   using strategy = BytePS::strategy;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     auto its = WFBPPS::defaults(on_a_host);

@@ -31,7 +31,7 @@ struct BytePSOneBit : BytePSCompressed<compression::dense_below<
                           compression::rescaled_error_feedback<compression::byteps_onebit>>> {
   static constexpr std::string_view name = "BytePSOneBit";
   static constexpr std::string_view after = "BytePS with `onebit`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations = "The same as BytePS's.";
 };
 
 /// BytePS with `topk` and `vanilla` error feedback.
@@ -39,7 +39,7 @@ struct BytePSTopK : BytePSCompressed<compression::dense_below<
                         compression::rescaled_error_feedback<compression::byteps_topk>>> {
   static constexpr std::string_view name = "BytePSTopK";
   static constexpr std::string_view after = "BytePS with `topk`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations = "The same as BytePS's.";
 };
 
 /// BytePS with `randomk` and `vanilla` error feedback.
@@ -47,7 +47,7 @@ struct BytePSRandomK : BytePSCompressed<compression::dense_below<
                            compression::rescaled_error_feedback<compression::byteps_randomk>>> {
   static constexpr std::string_view name = "BytePSRandomK";
   static constexpr std::string_view after = "BytePS with `randomk`";
-  static constexpr std::string_view deviations = "As BytePS's.";
+  static constexpr std::string_view deviations = "The same as BytePS's.";
 };
 
 /// BytePS with `dithering`, which is unbiased and has no residual.
@@ -55,9 +55,8 @@ struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::
   static constexpr std::string_view name = "BytePSDithering";
   static constexpr std::string_view after = "BytePS with `dithering`";
   static constexpr std::string_view deviations =
-      "As BytePS's; its bits' number and their norm stand before them, there behind, and each "
-      "rank's "
-      "rounding draws other random numbers.";
+      "The same as BytePS's; in addition, the number of bits and the norm precede the bits, where "
+      "BytePS puts them at the end, and rounding draws other random numbers on each rank.";
 };
 
 }  // namespace tutti::strategies

@@ -14,7 +14,8 @@ struct ByteScheduler {
   static constexpr std::string_view name = "ByteScheduler";
   static constexpr std::string_view after = "Peng et al., \"ByteScheduler\", SOSP 2019";
   static constexpr std::string_view deviations =
-      "Its credit is tuned while it trains unless that is turned off; here it stays.";
+      "ByteScheduler tunes its credit during training unless that is turned off; in tutti the "
+      "credit is fixed.";
   using strategy = compose<partition::into, schedule::by_priority>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 4'000'000},
@@ -29,7 +30,8 @@ struct ByteSchedulerA2A {
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, "
       "`bytescheduler`";
-  static constexpr std::string_view deviations = "Over all-reduces of its own, there Horovod's.";
+  static constexpr std::string_view deviations =
+      "Runs over tutti's all-reduces; the original runs over Horovod's.";
   using strategy = ByteScheduler::strategy;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 16'000'000},

@@ -16,8 +16,8 @@ struct DPSGD {
       "Lian et al., \"Can decentralized algorithms outperform centralized algorithms? A case study "
       "for decentralized parallel stochastic gradient descent\", NIPS 2017";
   static constexpr std::string_view deviations =
-      "A model leaves when its gradient is there, where the paper also sends it while that is "
-      "computed.";
+      "A model is sent once its gradient is complete; the paper also sends it while the gradient "
+      "is computed.";
   using strategy = compose<fusion::up_to, architecture::gossip>;
 };
 

@@ -15,7 +15,7 @@ struct DCASGD {
       "Zheng et al., \"Asynchronous stochastic gradient descent with delay compensation\", ICML "
       "2017, DC-ASGD-c";
   static constexpr std::string_view deviations =
-      "DC-ASGD-a is `lambda_is` adaptive with a `lambda` of 2.";
+      "For DC-ASGD-a, set `lambda_is` to adaptive and `lambda` to 2.";
   using strategy =
       compose<architecture::parameter_server<consistency::delay_compensated, updated_by::servers>>;
 };

@@ -20,8 +20,8 @@ struct DDP {
   static constexpr std::string_view after =
       "Li et al., \"PyTorch Distributed\", VLDB 2020, and DistributedDataParallel";
   static constexpr std::string_view deviations =
-      "Rank 0 tells the others what it launches until its order is known; at most four "
-      "buckets are under way; a gradient of 16 bits counts for its bytes as floats.";
+      "Until the order of the buckets is known, rank 0 tells the others what to launch; at most "
+      "four buckets are in flight; the size of a 16-bit gradient counts as that of floats.";
   using strategy = compose<fusion::by_arrival, coordination::learned,
                            architecture::replicated<architecture::mean::before>>;
   static constexpr policy_options<strategy> defaults() {

@@ -16,8 +16,8 @@ struct DeAR {
   static constexpr std::string_view name = "DeAR";
   static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023";
   static constexpr std::string_view deviations =
-      "`wait()` flushes what the last step has left; nothing is padded to a multiple of the "
-      "ranks, so that shares of a bucket differ by an element.";
+      "`wait()` completes what the last step left outstanding; buckets are not padded to a "
+      "multiple of the number of ranks, so shares of a bucket may differ by one element.";
   using strategy = compose<fusion::by_modules, schedule::split_phase, architecture::all_reduce<>>;
 };
 
@@ -25,7 +25,7 @@ struct DeAR {
 struct DeARNearby {
   static constexpr std::string_view name = "DeARNearby";
   static constexpr std::string_view after = "Zhang et al., \"DeAR\", ICDCS 2023, nearby layers";
-  static constexpr std::string_view deviations = "As DeAR's.";
+  static constexpr std::string_view deviations = "The same as DeAR's.";
   using strategy = DeAR::strategy;
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.modules = 4}}; }
 };

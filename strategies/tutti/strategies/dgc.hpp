@@ -20,10 +20,10 @@ struct DGC {
   static constexpr std::string_view name = "DGC";
   static constexpr std::string_view after = "Lin et al., \"Deep Gradient Compression\", ICLR 2018";
   static constexpr std::string_view deviations =
-      "Selections are exact, where the paper samples a threshold; biases are compressed, too, "
-      "k = max(floor(n / 1000), 1), where their program rounds up; momentum is not Nesterov's, and "
-      "weight decay, which is the optimizer's, gets none; clipping is by a tensor's norm, the "
-      "paper's by the model's.";
+      "The selection is exact, where the paper samples a threshold; biases are compressed, too; k "
+      "= max(floor(n / 1000), 1), where the paper's program rounds up; momentum is not Nesterov's; "
+      "weight decay belongs to the optimizer and gets no momentum; clipping uses the norm of a "
+      "tensor, the paper's that of the model.";
   using strategy =
       compose<compression::momentum_correction<compression::error_feedback<compression::top_k>>,
               architecture::all_gather>;

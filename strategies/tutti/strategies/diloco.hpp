@@ -19,7 +19,8 @@ struct DiLoCo {
   static constexpr std::string_view after =
       "Douillard et al., \"DiLoCo: Distributed Low-Communication Training of Language Models\", "
       "2023";
-  static constexpr std::string_view deviations = "The inner optimizer is the engine's, whichever.";
+  static constexpr std::string_view deviations =
+      "The inner optimizer is whichever the engine has; the paper's is AdamW.";
   using strategy = compose<fusion::up_to, architecture::diloco<>>;
 };
 
@@ -30,8 +31,8 @@ struct StreamingDiLoCo {
   static constexpr std::string_view after =
       "Douillard et al., \"Streaming DiLoCo with overlapping communication\", 2025";
   static constexpr std::string_view deviations =
-      "Fragments are of every fourth tensor, not of layers; E3M0 is scaled to each tensor's "
-      "largest magnitude, of which the paper says nothing.";
+      "A fragment consists of every fourth tensor, not of layers; E3M0 is scaled to each tensor's "
+      "largest magnitude, about which the paper says nothing.";
   using strategy =
       compose<architecture::streaming_diloco<architecture::all_gather>, compression::e3m0>;
 };

@@ -17,8 +17,8 @@ struct DistributedReplicated {
       "tf_cnn_benchmarks, `--variable_update=distributed_replicated`; tensorpack's "
       "DistributedTrainerReplicated";
   static constexpr std::string_view deviations =
-      "Pushes step in the order in which they come, here in rank order; with plain SGD the "
-      "same up to rounding, that of the sum of gradients.";
+      "The original applies pushes in the order in which they arrive, tutti in rank order; with "
+      "plain SGD both equal one step by the sum of gradients, up to rounding.";
   using strategy = compose<
       architecture::parameter_server<consistency::synchronous, updated_by::servers_by_push>>;
   static constexpr policy_options<strategy> defaults() {
@@ -37,8 +37,8 @@ struct TFParameterServer {
       "tf_cnn_benchmarks, `--variable_update=parameter_server` with servers; tensorpack's "
       "DistributedTrainerParameterServer";
   static constexpr std::string_view deviations =
-      "There workers read variables in the next forward pass, here each keeps what has come back; "
-      "pushes step as under DistributedReplicated.";
+      "In the original workers read variables in the next forward pass; in tutti each keeps the "
+      "values that came back. Pushes are applied as by DistributedReplicated.";
   using strategy = DistributedReplicated::strategy;
   static constexpr policy_options<strategy> defaults() {
     return {.architecture = {.placed_by = architecture::placed_by::least_loaded}};
@@ -55,7 +55,8 @@ struct TFLocalParameterServer {
       "tf_cnn_benchmarks, `--variable_update=parameter_server` on one machine; tensorpack's "
       "SyncMultiGPUTrainerParameterServer";
   static constexpr std::string_view deviations =
-      "There workers read variables in the next forward pass, here each keeps what has come back.";
+      "In the original workers read variables in the next forward pass; in tutti each keeps the "
+      "values that came back.";
   using strategy =
       compose<architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {

@@ -16,7 +16,7 @@ struct EASGD {
       "Zhang, Choromanska and LeCun, \"Deep learning with elastic averaging SGD\", NIPS 2015, its "
       "synchronous form";
   static constexpr std::string_view deviations =
-      "Every rank has the centre, which the paper's have on a server.";
+      "Every rank has a copy of the centre, which the paper keeps on a server.";
   using strategy = compose<fusion::up_to, architecture::elastic_averaging<>>;
 };
 
@@ -28,8 +28,8 @@ struct AsyncEASGD {
       "Zhang, Choromanska and LeCun, \"Deep learning with elastic averaging SGD\", NIPS 2015, "
       "algorithm 1";
   static constexpr std::string_view deviations =
-      "A bucket's centre is drawn apart from other buckets'; the period is 1 step, where the paper "
-      "tries 1 to 64.";
+      "Each bucket's centre moves independently of the others'; the period is 1 step, where the "
+      "paper tries 1 to 64.";
   using strategy = compose<fusion::up_to, architecture::elastic_servers>;
 };
 

@@ -17,9 +17,9 @@ struct EFSignSGD {
   static constexpr std::string_view after =
       "Karimireddy et al., \"Error Feedback Fixes SignSGD\", ICML 2019, algorithm 2";
   static constexpr std::string_view deviations =
-      "Each owner's part of a tensor has a scale of its own, theirs a whole tensor; with "
-      "architecture::parameter_server<> a tensor has one here, too. An element of 0 travels as a "
-      "positive one, their program leaves it 0.";
+      "Each owner's part of a tensor has its own scale, where the original has one for a whole "
+      "tensor; with architecture::parameter_server<> tutti also has one for a whole tensor. An "
+      "element of 0 is sent as positive, where the original's program leaves it 0.";
   using strategy = compose<compression::rescaled_error_feedback<compression::scaled_sign>,
                            architecture::reduce_scatter_all_gather>;
 };

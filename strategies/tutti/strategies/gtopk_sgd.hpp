@@ -19,8 +19,8 @@ struct gTopKSGD {
   static constexpr std::string_view name = "gTopKSGD";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019";
   static constexpr std::string_view deviations =
-      "Any number of ranks; of equal magnitudes the lower index wins; sums travel as floats, the "
-      "original's after the first round as doubles.";
+      "Any number of ranks is possible; among equal magnitudes the lower index wins; sums are sent "
+      "as floats, where the original sends doubles after the first round.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::sparse_tree>;
   static constexpr policy_options<strategy> defaults() {

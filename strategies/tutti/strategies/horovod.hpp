@@ -20,11 +20,12 @@ struct Horovod {
   static constexpr std::string_view name = "Horovod";
   static constexpr std::string_view after = "Sergeev and Del Balso, \"Horovod\", 2018, as of v0.21";
   static constexpr std::string_view deviations =
-      "A tensor counts for its bytes, as on CPUs there; the caller says how many ranks share "
-      "a host; a cycle begins when there is news. Rank 0 sends launches as words where all ranks "
-      "combine a bit vector there, and a cached name is invalidated by a new plan alone: shapes "
-      "and types are agreed on at the start. Named groups are `fusion::by_group` around this "
-      "fusion, and one above the threshold is not cut.";
+      "A tensor counts as exactly its own bytes, as in Horovod on CPUs; the caller says how many "
+      "ranks share a host; a cycle begins only when a rank has something to report. Rank 0 sends "
+      "launches as words, where Horovod's ranks combine a bit vector, and only a new plan "
+      "invalidates a cached name, because ranks agree on shapes and types at the start. Named "
+      "groups are `fusion::by_group` around this fusion, and a group above the threshold is not "
+      "cut.";
   using strategy = compose<fusion::when_ready, schedule::as_ready, coordination::negotiated>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     return {.fusion = {128_MiB, 1e-3, 64 * sizeof(double) * on_a_host, 1, fusion_types::apart},
@@ -37,7 +38,7 @@ struct HorovodBefore021 {
   static constexpr std::string_view name = "HorovodBefore021";
   static constexpr std::string_view after =
       "Sergeev and Del Balso, \"Horovod\", 2018, before v0.21";
-  static constexpr std::string_view deviations = "As Horovod's.";
+  static constexpr std::string_view deviations = "The same as Horovod's.";
   using strategy = Horovod::strategy;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {
     auto its = Horovod::defaults(on_a_host);

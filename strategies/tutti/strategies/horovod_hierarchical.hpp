@@ -20,7 +20,8 @@ struct HorovodHierarchical {
   static constexpr std::string_view name = "HorovodHierarchical";
   static constexpr std::string_view after = "Horovod, `--hierarchical-allreduce`";
   static constexpr std::string_view deviations =
-      "As Horovod's; hosts add up around rings, where Horovod calls MPI_Allreduce.";
+      "The same as Horovod's; in addition, hosts add up around rings, where Horovod calls "
+      "MPI_Allreduce.";
   using strategy =
       compose<fusion::when_ready, coordination::negotiated,
               architecture::all_reduce<collective::hierarchical<
@@ -36,7 +37,7 @@ struct HorovodHierarchical {
 struct HorovodTorus {
   static constexpr std::string_view name = "HorovodTorus";
   static constexpr std::string_view after = "Horovod, `--torus-allreduce`";
-  static constexpr std::string_view deviations = "As Horovod's.";
+  static constexpr std::string_view deviations = "The same as Horovod's.";
   using strategy = compose<fusion::when_ready, coordination::negotiated,
                            architecture::all_reduce<collective::torus>>;
   static constexpr policy_options<strategy> defaults(std::size_t on_a_host = 1) {

@@ -22,8 +22,9 @@ struct KungFu {
   static constexpr std::string_view name = "KungFu";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd`";
   static constexpr std::string_view deviations =
-      "A tensor is named as the model does, not TensorFlow's operation; of characters beyond "
-      "ASCII each byte counts. A rank adds its children in rank order, there as they come.";
+      "A hash of a tensor's name chooses its graph: in tutti that is the model's name, not "
+      "TensorFlow's operation, and each byte of a non-ASCII character counts. A rank adds its "
+      "children in rank order, in KungFu as they arrive.";
   using strategy = compose<partition::into, architecture::all_reduce<collective::by_graph>>;
   static constexpr policy_options<strategy> defaults() {
     return {.partition = {.bytes = 1_MiB, .cut = partition::cut::even}};
@@ -92,7 +93,7 @@ struct SMA {
   static constexpr std::string_view name = "SMA";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `sma`";
   static constexpr std::string_view deviations =
-      "Models travel around a ring instead of along its `-strategy`.";
+      "Models travel around a ring instead of along KungFu's `-strategy`.";
   using strategy = compose<architecture::model_averaging<>>;
 };
 
@@ -102,8 +103,8 @@ struct AdaSGD {
   static constexpr std::string_view name = "AdaSGD";
   static constexpr std::string_view after = "Mai et al., \"KungFu\", OSDI 2020, `ada-sgd`";
   static constexpr std::string_view deviations =
-      "In the step before the switch models and momenta become their means, where KungFu hands out "
-      "rank 0's after it; KungFu has no default for the step.";
+      "In the step before the switch, models and momenta become their means; KungFu instead hands "
+      "out rank 0's after it. KungFu has no default for the step of the switch.";
   using strategy =
       compose<architecture::switch_at<architecture::model_averaging<>, architecture::all_reduce<>>>;
   static constexpr policy_options<strategy> defaults() { return {.architecture = {.step = 1000}}; }

@@ -39,8 +39,9 @@ struct KungFuHierarchicalNCCL {
   static constexpr std::string_view after =
       "Mai et al., \"KungFu\", OSDI 2020, `sync-sgd-hierarchical-nccl`";
   static constexpr std::string_view deviations =
-      "There a host's first rank crosses, along `-strategy`; here all of them, a share each, "
-      "around rings. There a host learns an order of its own for both ways inside it.";
+      "In KungFu only a host's first rank exchanges with other hosts, along `-strategy`; in tutti "
+      "all ranks do, a share each, around rings. In KungFu each host also learns its own order for "
+      "both directions inside it.";
   using strategy =
       compose<coordination::learned, architecture::all_reduce<collective::hierarchical<>>>;
 };

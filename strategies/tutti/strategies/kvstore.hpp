@@ -31,7 +31,8 @@ inline std::string_view of_kvstore(std::string_view type) {
   }
   if (has("p3") && has("async")) {
     throw usage_error(
-        sentence({"kvstore '", type, "' cannot be: p3 is synchronous. Fix: p3, or dist_async"}));
+        sentence({"kvstore '", type,
+                  "' is contradictory: p3 is always synchronous. Fix: use p3 or dist_async"}));
   }
   if (has("p3")) {
     return "P3";
@@ -42,8 +43,8 @@ inline std::string_view of_kvstore(std::string_view type) {
   if (has("nccl") || has("device") || has("local")) {
     return "WFBPUnlimited";
   }
-  throw usage_error(sentence({"no kvstore is of type '", type,
-                              "'. Fix: local, device, nccl, dist_sync, dist_device_sync, "
+  throw usage_error(sentence({"there is no kvstore type '", type,
+                              "'. Fix: use local, device, nccl, dist_sync, dist_device_sync, "
                               "dist_async, p3, horovod or byteps"}));
 }
 

@@ -10,7 +10,7 @@ namespace tutti::strategies {
 /// No communication at all, as a bound to compare with, and for training on one rank.
 struct Local {
   static constexpr std::string_view name = "Local";
-  static constexpr std::string_view after = "ours: a bound";
+  static constexpr std::string_view after = "tutti's own, an upper bound on speed";
   static constexpr std::string_view deviations = "";
   using strategy = compose<architecture::independent>;
 };

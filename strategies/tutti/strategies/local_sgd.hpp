@@ -13,7 +13,8 @@ struct LocalSGD {
   static constexpr std::string_view name = "LocalSGD";
   static constexpr std::string_view after =
       "Stich, \"Local SGD converges fast and communicates little\", ICLR 2019";
-  static constexpr std::string_view deviations = "The paper leaves the period open; four is ours.";
+  static constexpr std::string_view deviations =
+      "The paper leaves the period open; four steps is tutti's choice.";
   using strategy = compose<fusion::up_to, architecture::local_sgd<>>;
 };
 
@@ -24,8 +25,8 @@ struct PostLocalSGD {
   static constexpr std::string_view after =
       "Lin et al., \"Don't use large mini-batches, use local SGD\", ICLR 2020";
   static constexpr std::string_view deviations =
-      "At first ranks take means of models, each after a step of its own, where the paper takes "
-      "means of gradients; the paper leaves both numbers open, and these are ours.";
+      "At first each rank takes a step of its own and then models are averaged, where the paper "
+      "averages gradients. The paper leaves both numbers of steps open; these are tutti's choice.";
   using strategy = LocalSGD::strategy;
   static constexpr policy_options<strategy> defaults() {
     return {.architecture = {.warm_up = 1000}};

@@ -30,8 +30,8 @@ struct EFMeanOfSigns {
   static constexpr std::string_view name = "EFMeanOfSigns";
   static constexpr std::string_view after = "Shi et al.'s benchmark of 2020, `efsignum`";
   static constexpr std::string_view deviations =
-      "Its residual takes the sign of 0 for 0, while it is received as 1; here it is 1 at "
-      "both ends, so that nothing is lost.";
+      "The benchmark's residual takes the sign of 0 as 0, while receivers take it as 1; in tutti "
+      "it is 1 at both ends, so that nothing is lost.";
   using strategy = compose<fusion::up_to, compression::error_feedback<compression::sign>,
                            architecture::all_gather>;
   static constexpr policy_options<strategy> defaults() {

@@ -15,8 +15,8 @@ struct MGWFBP {
   static constexpr std::string_view name = "MGWFBP";
   static constexpr std::string_view after = "Shi, Chu and Li, \"MG-WFBP\", INFOCOM 2019";
   static constexpr std::string_view deviations =
-      "Its program times the backward pass and messages first; here the job's profile says "
-      "what they take, or options do.";
+      "The original's program first times the backward pass and messages; in tutti the job's "
+      "profile or options give these times.";
   using strategy = compose<fusion::merge_gradients, schedule::at_most>;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.rule = fusion::rule::greedy}};
@@ -29,7 +29,7 @@ struct MGWFBP8192 {
   static constexpr std::string_view name = "MGWFBP8192";
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, `mgwfbp`";
-  static constexpr std::string_view deviations = "As MGWFBP's.";
+  static constexpr std::string_view deviations = "The same as MGWFBP's.";
   using strategy = MGWFBP::strategy;
   static constexpr policy_options<strategy> defaults() {
     return {.fusion = {.rule = fusion::rule::greedy_8192}};
@@ -40,7 +40,7 @@ struct MGWFBP8192 {
 /// group whatever else is on its way.
 struct MGWFBPExact {
   static constexpr std::string_view name = "MGWFBPExact";
-  static constexpr std::string_view after = "ours";
+  static constexpr std::string_view after = "tutti's own";
   static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::merge_gradients, schedule::as_ready>;
 };

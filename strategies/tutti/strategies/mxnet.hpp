@@ -18,8 +18,9 @@ struct MXNetDistSync {
   static constexpr std::string_view name = "MXNetDistSync";
   static constexpr std::string_view after = "MXNet's kvstore `dist_sync`";
   static constexpr std::string_view deviations =
-      "Every rank is a worker, there the devices of a machine together are; servers apply the "
-      "mean, MXNet's the sum, and leave its 1/n to the optimizer's `rescale_grad`.";
+      "Every rank is a worker, where in MXNet all devices of a machine together are one; servers "
+      "apply the mean, where MXNet's apply the sum and leave the 1/n to the optimizer's "
+      "`rescale_grad`.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::synchronous, updated_by::servers>>;
@@ -37,8 +38,8 @@ struct MXNet2Bit {
   static constexpr std::string_view after =
       "MXNet's kvstore `dist_sync` after `set_gradient_compression({'type': '2bit'})`";
   static constexpr std::string_view deviations =
-      "As MXNetDistSync's; and a part's end is that of a word of 16 codes, the next one where "
-      "MXNet rounds to the nearest.";
+      "The same as MXNetDistSync's; in addition, the end of a part is rounded up to a whole word "
+      "of 16 codes, where MXNet rounds to the nearest word.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               compression::error_feedback<compression::two_bit>,
@@ -56,7 +57,7 @@ struct MXNetDistAsync {
   static constexpr std::string_view name = "MXNetDistAsync";
   static constexpr std::string_view after = "MXNet's kvstore `dist_async`";
   static constexpr std::string_view deviations =
-      "Every rank is a worker, there the devices of a machine together are.";
+      "Every rank is a worker, where in MXNet all devices of a machine together are one.";
   using strategy =
       compose<partition::over_servers, schedule::by_priority,
               architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;

@@ -20,10 +20,11 @@ struct OkTopk {
   static constexpr std::string_view after =
       "Li and Hoefler, \"Near-optimal sparse allreduce\", PPoPP 2022";
   static constexpr std::string_view deviations =
-      "What owners gather is not dealt out evenly before; no dense steps come first, there 512; an "
-      "element of exactly a kept magnitude is sent, in their code only larger ones; regions are "
-      "cut evenly, there the last has what a division leaves over; magnitudes are corrected as "
-      "for VGG, for LSTM and BERT there by other factors and at other bounds.";
+      "Sums are not balanced among owners before they are gathered; there are no dense steps at "
+      "first, where the original takes 512; an element of exactly a kept magnitude is sent, where "
+      "the original sends only larger ones; regions are cut evenly, where the original's last one "
+      "takes the remainder; magnitudes are corrected as the original does for VGG, not by its "
+      "other factors and bounds for LSTM and BERT.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::by_kth_magnitude>,
                            architecture::sparse_regions>;
   static constexpr policy_options<strategy> defaults() {

@@ -19,8 +19,8 @@ struct OMGS {
       "Shi et al., \"Communication-efficient distributed deep learning with merged gradient "
       "sparsification on GPUs\", INFOCOM 2020";
   static constexpr std::string_view deviations =
-      "Indices and values travel as one message; the two tensors nearest the output are "
-      "weighed as others are, and payloads count by whole elements.";
+      "Indices and values travel as one message; the two tensors nearest the output are merged by "
+      "the same rule as others, and the size of a payload counts whole elements.";
   using strategy = compose<fusion::sparse_merge, schedule::at_most, architecture::all_gather,
                            compression::error_feedback<compression::top_k>>;
   static constexpr policy_options<strategy> defaults() {

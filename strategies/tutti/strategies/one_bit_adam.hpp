@@ -17,9 +17,10 @@ struct OneBitAdam {
   static constexpr std::string_view name = "OneBitAdam";
   static constexpr std::string_view after = "Tang et al., \"1-bit Adam\", ICML 2021";
   static constexpr std::string_view deviations =
-      "A worker has a scale for each owner's part of a tensor, DeepSpeed's one for all of it and "
-      "its padding; signs lie in signSGD's words, where a set bit is a negative element; a worker "
-      "alone compresses as well; a checkpoint holds residuals, DeepSpeed resumes with none.";
+      "A worker has one scale for each owner's part of a tensor, where DeepSpeed has one for the "
+      "whole tensor and its padding; signs are packed in signSGD's words, in which a set bit is a "
+      "negative element; a single worker compresses, too; a checkpoint holds residuals, where "
+      "DeepSpeed resumes without them.";
   using strategy = compose<compression::error_feedback<compression::norm_scaled_sign>,
                            architecture::momentum_exchange>;
 };

@@ -17,9 +17,10 @@ struct P3 {
       "Jayarajan et al., \"Priority-based Parameter Propagation\", MLSys 2019, and MXNet's "
       "kvstore over the van `p3`";
   static constexpr std::string_view deviations =
-      "As much as ten full slices may wait to be sent, of a rank to all servers, and the most "
-      "urgent slice is not overtaken while it waits for that; there ten slices of whatever "
-      "size to each, as its launcher says, and one thread that sends them.";
+      "At most the bytes of ten full slices may wait to be sent from a rank to all servers "
+      "together, and no slice overtakes the most urgent one while it waits for room; in the "
+      "original ten slices of any size may wait for each server, as its launcher sets, and one "
+      "thread sends them.";
   using strategy =
       compose<partition::into, schedule::by_priority, architecture::parameter_server<>>;
   static constexpr policy_options<strategy> defaults() {

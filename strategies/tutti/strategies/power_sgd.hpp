@@ -16,10 +16,10 @@ struct PowerSGD {
   static constexpr std::string_view name = "PowerSGD";
   static constexpr std::string_view after = "Vogels et al., \"PowerSGD\", NeurIPS 2019";
   static constexpr std::string_view deviations =
-      "Tensors are matrices by the shape that they are declared with. PyTorch's hook begins "
-      "with 1000 dense steps (`start`), compresses a matrix only where that halves it, and "
-      "remembers of other tensors by how much they differ from the mean, which the sum over "
-      "all ranks does not show.";
+      "A tensor's declared shape says whether it is a matrix. PyTorch's hook begins with 1000 "
+      "dense steps (`start`), compresses a matrix only if that halves it, and keeps as the "
+      "residual of other tensors how much they differ from the mean, which cancels in the sum over "
+      "all ranks.";
   using strategy =
       compose<fusion::up_to,
               compression::select<matrices, compression::power_sgd, compression::none>>;

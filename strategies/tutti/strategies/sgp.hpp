@@ -15,7 +15,8 @@ struct SGP {
   static constexpr std::string_view after =
       "Assran et al., \"Stochastic gradient push for distributed deep learning\", ICML 2019";
   static constexpr std::string_view deviations =
-      "Each rank knows every push-sum weight, so that none travels; nothing overlaps a later step.";
+      "Each rank knows every push-sum weight, so that none is sent; communication does not overlap "
+      "later steps.";
   using strategy = compose<fusion::up_to, architecture::push_sum>;
 };
 

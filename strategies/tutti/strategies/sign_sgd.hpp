@@ -19,8 +19,9 @@ struct SignSGD {
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote, in its program every machine. Buckets are those of its program and "
-      "leave from the last parameters on, which also lie first in them.";
+      "Every rank has a vote, where in the original's program every machine has one. Buckets are "
+      "those of that program, but the ones with the last parameters are sent first, and in each "
+      "bucket the last parameters come first.";
   using strategy =
       compose<fusion::up_to, schedule::at_end, compression::sign, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {
@@ -37,8 +38,9 @@ struct Signum {
   static constexpr std::string_view after =
       "Bernstein et al., \"signSGD with Majority Vote\", 2018";
   static constexpr std::string_view deviations =
-      "Every rank has a vote, in its program every machine. Buckets are those of its program and "
-      "leave from the last parameters on, which also lie first in them.";
+      "Every rank has a vote, where in the original's program every machine has one. Buckets are "
+      "those of that program, but the ones with the last parameters are sent first, and in each "
+      "bucket the last parameters come first.";
   using strategy =
       compose<fusion::up_to, schedule::at_end, compression::signum, architecture::majority_vote>;
   static constexpr policy_options<strategy> defaults() {

@@ -15,9 +15,8 @@ struct SSP {
       "Ho et al., \"More effective distributed ML via a stale synchronous parallel parameter "
       "server\", NIPS 2013";
   static constexpr std::string_view deviations =
-      "The paper leaves the bound open; three is ours. There a worker reads a row anew when its "
-      "copy "
-      "is too old, here after each of its steps.";
+      "The paper leaves the bound open; three is tutti's choice. In the paper a worker reads a row "
+      "again when its copy is too old, in tutti after each of its steps.";
   using strategy =
       compose<architecture::parameter_server<consistency::bounded_staleness, updated_by::workers>>;
 };

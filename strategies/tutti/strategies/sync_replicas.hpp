@@ -16,11 +16,10 @@ struct SyncReplicas {
       "Chen et al., \"Revisiting distributed synchronous SGD\", 2016; TensorFlow's "
       "SyncReplicasOptimizer";
   static constexpr std::string_view deviations =
-      "Tokens are each worker's own, as in the paper, and each chunk's; TensorFlow's are taken "
-      "from "
-      "one queue by whoever comes first, so that there a fast worker may compute a step twice. It "
-      "has as many tokens as gradients at the beginning, here only where those are more than "
-      "workers.";
+      "Each worker has its own tokens, as in the paper, and separate ones for each chunk; "
+      "TensorFlow's workers take them from one queue, first come, first served, so that a fast "
+      "worker may compute a step twice. TensorFlow begins with as many tokens as it waits for "
+      "gradients, tutti only if these outnumber the workers.";
   using strategy =
       compose<architecture::parameter_server<consistency::backup_workers, updated_by::servers>>;
   static constexpr policy_options<strategy> defaults() {

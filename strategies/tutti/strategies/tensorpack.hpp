@@ -30,7 +30,8 @@ struct TensorpackReplicatedCPU {
   static constexpr std::string_view after =
       "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `cpu`";
   static constexpr std::string_view deviations =
-      "Each rank adds up a share and hands it to the others, there the host's memory adds up all.";
+      "Each rank adds up a share and sends it to the others; in tensorpack everything is added up "
+      "in the host's memory.";
   using strategy =
       compose<architecture::all_reduce<collective::canonical, architecture::mean::none>>;
 };
@@ -43,8 +44,8 @@ struct TensorpackReplicatedHierarchical {
   static constexpr std::string_view after =
       "tensorpack's SyncMultiGPUTrainerReplicated with average=False, mode `hierarchical`";
   static constexpr std::string_view deviations =
-      "Of any number of ranks, `--partition.pieces` as many. Fewer than 1024 elements a piece are "
-      "left apart there, here they travel in one.";
+      "Any number of ranks is possible, with `--partition.pieces` set to it. tensorpack does not "
+      "pack gradients of fewer than 1024 elements a piece; in tutti they travel in one piece.";
   using strategy =
       compose<fusion::all, partition::into,
               architecture::all_reduce<collective::hierarchical_copy, architecture::mean::none>>;

@@ -18,7 +18,7 @@ struct TFReplicated {
   static constexpr std::string_view after =
       "tf_cnn_benchmarks, `--variable_update` `distributed_all_reduce`, or `replicated`";
   static constexpr std::string_view deviations =
-      "Inside a host NCCL adds gradients up there, here its first rank.";
+      "Inside a host its first rank adds up gradients; in the original NCCL does.";
   using strategy = compose<architecture::all_reduce<tf_reduction, architecture::mean::none>>;
 };
 
@@ -29,7 +29,7 @@ struct TFReplicatedByCopy {
   static constexpr std::string_view after =
       "tf_cnn_benchmarks, `--variable_update replicated` without an `--all_reduce_spec`";
   static constexpr std::string_view deviations =
-      "Ranks take turns, there the one that has fewest bytes is next.";
+      "Chunks are assigned to ranks in turn; the original picks the rank with the fewest bytes.";
   using strategy =
       compose<architecture::all_reduce<collective::shuffle<collective::gather_at::ranks>,
                                        architecture::mean::none>>;

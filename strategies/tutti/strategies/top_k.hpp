@@ -17,7 +17,7 @@ struct TopK {
   static constexpr std::string_view after =
       "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its TopK-SGD";
   static constexpr std::string_view deviations =
-      "The density does not begin higher in the first epoch.";
+      "The density does not start higher in the first epoch, as the original's does.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::all_gather>;
 };
@@ -28,7 +28,7 @@ struct TopK2 {
   static constexpr std::string_view name = "TopK2";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019, its `topk2`";
   static constexpr std::string_view deviations =
-      "The density does not begin higher in the first epoch.";
+      "The density does not start higher in the first epoch, as the original's does.";
   using strategy = compose<fusion::all, compression::error_feedback<compression::top_k>,
                            architecture::selecting_all_gather>;
 };

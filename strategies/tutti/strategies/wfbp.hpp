@@ -15,15 +15,15 @@ struct WFBP {
   static constexpr std::string_view after =
       "Zhang et al., \"Poseidon\", ATC 2017; one at a time: Shi, Chu and Li, INFOCOM 2019";
   static constexpr std::string_view deviations =
-      "Poseidon sends to servers, and factors of dense layers; this is the all-reduce a "
-      "tensor of whoever compares with it.";
+      "Poseidon sends to servers, and dense layers as factors; this is one all-reduce per tensor, "
+      "as used by papers that compare with it.";
   using strategy = compose<fusion::none, schedule::at_most>;
 };
 
 /// WFBP, but each tensor as soon as its gradient exists, whatever else is on its way. It is ours.
 struct WFBPUnlimited {
   static constexpr std::string_view name = "WFBPUnlimited";
-  static constexpr std::string_view after = "ours";
+  static constexpr std::string_view after = "tutti's own";
   static constexpr std::string_view deviations = "";
   using strategy = compose<fusion::none, schedule::as_ready>;
 };

@@ -16,12 +16,12 @@ struct ZeRO1 {
   static constexpr std::string_view name = "ZeRO1";
   static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 1";
   static constexpr std::string_view deviations =
-      "DeepSpeed cuts the whole model in p runs, here each bucket is, in runs that come to as "
-      "much a rank; it gathers all parameters before a step ends, here they come in forward order "
-      "under the next forward pass, and `wait()` flushes what the last step has left; its "
-      "buckets hold 5e8 elements, these 25 MiB, so that there is something to overlap; its "
-      "ranks divide their gradients before they are added, here the owner divides the sum. "
-      "Everything is fp32.";
+      "DeepSpeed cuts the whole model into p runs, tutti each bucket, so that every rank gets the "
+      "same amount in all. DeepSpeed gathers all parameters before a step ends; in tutti they "
+      "arrive in forward order during the next forward pass, and `wait()` completes what the last "
+      "step left outstanding. DeepSpeed's buckets hold 5e8 elements, tutti's 25 MiB, so that there "
+      "is something to overlap. DeepSpeed's ranks divide gradients before they are added; in tutti "
+      "the owner divides the sum. Everything is fp32.";
   using strategy = compose<fusion::up_to, schedule::split_phase, architecture::sharded<>>;
   static constexpr policy_options<strategy> defaults() { return {.fusion = {.bytes = 25_MiB}}; }
 };
@@ -32,9 +32,9 @@ struct ZeRO2 {
   static constexpr std::string_view name = "ZeRO2";
   static constexpr std::string_view after = "Rajbhandari et al., \"ZeRO\", SC 2020, stage 2";
   static constexpr std::string_view deviations =
-      "As ZeRO1's; and there a rank keeps its share of the mean until the step ends, here the "
-      "share is used up at once; there each of several accumulated passes is reduced, here "
-      "their sum.";
+      "The same as ZeRO1's; in addition, a DeepSpeed rank keeps its share of the mean until the "
+      "step ends, where tutti uses it at once; DeepSpeed reduces each of several accumulated "
+      "passes, tutti their sum.";
   using strategy =
       compose<fusion::up_to, schedule::split_phase,
               architecture::sharded<collective::ring, architecture::gradients::given_back>>;
