@@ -146,13 +146,13 @@ using optimizer_of = std::conditional_t<
 template <class Strategy>
 void expect_whole_tensors(const common::job& asked) {
   if (!updates_whole_tensors<Strategy>) {
-    throw common::flag_error("--optimizer " + asked.optimizer + " looks at whole tensors, and " +
+    throw common::flag_error("--optimizer " + asked.optimizer + " needs whole tensors, but " +
                              std::string(Strategy::name) +
                              " updates parts of them. Fix: sgd, adam or adamw");
   }
   if (asked.device != "cpu") {
     throw common::flag_error("--optimizer " + asked.optimizer +
-                             " is for the host alone. Fix: --device cpu");
+                             " runs only on the CPU. Fix: --device cpu");
   }
 }
 
@@ -218,7 +218,8 @@ void set_value(Optimizer& made, std::string_view name, const std::string& flag,
     }
   });
   if (!known) {
-    throw common::flag_error("--" + flag + " is not this optimizer's. Fix: leave it out");
+    throw common::flag_error("--" + flag +
+                             " is not an option of this optimizer. Fix: leave it out");
   }
 }
 
