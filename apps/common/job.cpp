@@ -70,16 +70,14 @@ class flags {
          "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or "
          "one-batch, which every step repeats, to measure throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
-    named("ranks",
-          "workers in this process (=4); under mpirun and srun: all ranks except the servers",
+    named("ranks", "workers (=4); under mpirun and srun: all ranks except the servers",
           po::value<int>()->notifier(
               [to = &into_->ranks](int value) { *to = within("ranks", value, 1, most_ranks); }));
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("transport", into_->transport, "in_process, mpi, or automatic: mpi under mpirun and srun");
-    real("learning-rate", into_->learning_rate,
-         "replaces the default of the model and the strategy");
-    real("momentum", into_->momentum, "replaces the default of the model");
-    real("weight-decay", into_->weight_decay, "replaces the default of the optimizer");
+    real("learning-rate", into_->learning_rate, "replaces the model's and strategy's default");
+    real("momentum", into_->momentum, "replaces the model's default");
+    real("weight-decay", into_->weight_decay, "replaces the optimizer's default");
     count("seed", into_->seed, 0, most, "for the initial parameters and for shuffling");
     real("deadline", into_->deadline,
          "seconds without progress after which a rank asks which other rank holds it up (=60)");
@@ -116,8 +114,7 @@ class flags {
          "what drives the communication of a real world: caller (between its computations), or "
          "thread (=thread, because the profile's device leaves the CPU free)");
     text("payloads", into_->payloads,
-         "of an emulation: counted, or carried, which costs time of "
-         "this host as well");
+         "in an emulation: counted, or carried, which also takes this host's time");
     text("kernels", into_->kernels,
          "how long compression takes: profile: as on the profile's device; FILE: as measured by "
          "bench-kernels --benchmark_filter=rates --benchmark_out=FILE; in a real world cpu: runs "
@@ -139,7 +136,7 @@ class flags {
     named("explain", "print each strategy's plan and when it exchanged each chunk",
           po::bool_switch(&into_->explain));
     text("json", into_->json, "append a line of JSON for each row to this file");
-    text("resume", into_->resume, "do not run the rows again that this file of --json holds");
+    text("resume", into_->resume, "rows of this file, which --json wrote, are not run again");
     text("csv", into_->csv, "write the rows to this file");
     spec();
     lists();
@@ -147,8 +144,7 @@ class flags {
 
   void trainer() {
     text("strategy", into_->strategy, "the strategy that exchanges gradients");
-    text("kvstore", into_->kvstore,
-         "a type of MXNet's kvstore, which selects the equivalent strategy");
+    text("kvstore", into_->kvstore, "a type of MXNet's kvstore, which selects its strategy");
     text("optimizer", into_->optimizer,
          "sgd, adam, adamw, lars or lamb (=sgd, or the one that the strategy brings, as "
          "OneBitAdam does)");
@@ -168,10 +164,8 @@ class flags {
          "factor every few epochs; constant");
     real("rate-warm-up", into_->rate_warm_up,
          "epochs over which the learning rate first rises, step by step (=0)");
-    real("rate-every", into_->rate_every,
-         "for in_steps: epochs after which the learning rate falls (=1)");
-    real("rate-factor", into_->rate_factor,
-         "for in_steps: by which the learning rate falls (=0.1)");
+    real("rate-every", into_->rate_every, "in_steps: epochs after which the rate falls (=1)");
+    real("rate-factor", into_->rate_factor, "in_steps: by which the rate is multiplied (=0.1)");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
     text("json", into_->json,
          "append a line of JSON for each epoch, and one at the end, to this file");
@@ -179,8 +173,7 @@ class flags {
          "write a trace for Perfetto to this file; under mpirun, to FILE.RANK");
     text("checkpoint", into_->checkpoint,
          "save to FILE.RANK after every epoch; the one before is kept as FILE.RANK.previous");
-    text("resume", into_->resume,
-         "continue from the newest step of which every rank has a FILE.RANK");
+    text("resume", into_->resume, "continue from the newest step that every rank's FILE.RANK has");
     lists();
   }
 

@@ -93,7 +93,7 @@ TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
   EXPECT_NE(refused.status, 0);
   EXPECT_EQ(lines(refused.err), 1U) << refused.err;
   EXPECT_NE(run("--strategy SMA,LocalSGD --only Horovod,SMA")
-                .err.find("--only Horovod is not in its list. Fix: of SMA, LocalSGD\n"),
+                .err.find("--only Horovod is not in its list. Fix: some of SMA, LocalSGD\n"),
             std::string::npos);
   EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
   EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),

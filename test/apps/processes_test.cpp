@@ -265,8 +265,7 @@ TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
   EXPECT_NE(got.status, 0);
   const std::string sentence =
       "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, but there are "
-      "2. Fix: "
-      "mpirun -np 3";
+      "2. Fix: mpirun -np 3";
   EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
   EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
 }
