@@ -16,7 +16,7 @@ def counted(text):
 def finite(text):
     """Converts a finite number, as argparse's type."""
     if not math.isfinite(float(text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no finite number")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a finite number")
     return float(text)
 
 

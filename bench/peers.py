@@ -245,7 +245,7 @@ def chosen(given):
     words = [each for each in given["only"].lower().split(",") if each] or [""]
     for word in words:
         if not any(word in name.lower() for name in known):
-            print(f"peers: no contestant has '{word}' in its name. Fix: some of "
+            print(f"peers: no contestant has '{word}' in its name. Fix: a word of "
                   + "; ".join(known), file=sys.stderr)
             sys.exit(2)
     return {name: each for name, each in known.items()
@@ -461,13 +461,13 @@ def compile_strategies(given):
     for name, each in chosen(given).items():
         if (build := each.build()) is not None:
             if build.built() is None:
-                print(f"peers: compiles {name}, for about a minute", file=sys.stderr, flush=True)
+                print(f"peers: compiling {name}, which takes about a minute", file=sys.stderr, flush=True)
             try:
                 build.module()
             except RuntimeError as reason:
                 sys.exit(f"peers: {reason}")
     if blas() == "the reference BLAS":
-        print("peers: torch multiplies by the reference BLAS, five times slower than it could. "
+        print("peers: torch uses the reference BLAS, which is five times slower than others. "
               "Fix: apt-get install libopenblas0", file=sys.stderr)
 
 

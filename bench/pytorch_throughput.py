@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Images a second that PyTorch trains on one GPU, a JSON line for each network: ResNet-50 in bf16,
-ResNet-20, and tutti's two small networks in fp32 without TF32. Layout NHWC, momentum SGD, and one
-batch that stays on the device; the host waits for the last step alone.
+"""Measures how many images per second PyTorch trains on one GPU, and prints a JSON line for each
+network: ResNet-50 in bf16, and ResNet-20 and tutti's two small networks in fp32 without TF32. The
+layout is NHWC, the optimizer momentum SGD, and one batch stays on the device; the host waits only
+for the last step.
 
     bench/pytorch_throughput.py [--beside FILE]
 
-FILE has the lines that `tutti-train --data one-batch --json` wrote for the same networks; their
-rate, from the median iteration, then stands beside PyTorch's with its share of it."""
+FILE holds the lines that `tutti-train --data one-batch --json` wrote for the same networks. Their
+rates, from the median iteration, are then printed with PyTorch's, and as a share of it."""
 
 import argparse
 import json
@@ -20,7 +21,7 @@ try:
     from torch import nn
     from torch.nn import functional
 except ImportError:
-    print("pytorch_throughput: no torch here, nothing measured")
+    print("pytorch_throughput: this Python has no torch, so nothing is measured")
     sys.exit(0)
 
 warmup, measured = 10, 30
@@ -138,7 +139,7 @@ def main():
     parser.add_argument("--beside", type=argparse.FileType())
     ours = rates_of_tutti(parser.parse_args().beside)
     if not torch.cuda.is_available():
-        print("pytorch_throughput: torch sees no GPU here, nothing measured")
+        print("pytorch_throughput: torch sees no GPU, so nothing is measured")
         return
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False

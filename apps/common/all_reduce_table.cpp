@@ -18,7 +18,7 @@ namespace {
 using tutti::strategies::tf_reduction;
 
 constexpr const char* fix =
-    ". Fix: what bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE writes";
+    ". Fix: a file of bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE";
 
 [[noreturn]] void refuse(const std::string& file, const std::string& why) {
   throw flag_error("--all-reduce-table " + file + " " + why + fix);
@@ -29,7 +29,7 @@ double counter(const std::string& file, const nlohmann::json& row, const char* n
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : 0;
   if (!(value > 0) || !(value < 1e15)) {
-    refuse(file, std::string("has a row whose '") + name + "' is missing or cannot be");
+    refuse(file, std::string("has a row whose '") + name + "' is missing or invalid");
   }
   return value;
 }
@@ -45,7 +45,7 @@ tf_reduction::measured entry(const std::string& file, const nlohmann::json& row)
   } catch (const tutti::usage_error&) {
   }
   if (tf_reduction::written(its) != way) {
-    refuse(file, "has a row of '" + way + "', which is no way to add up");
+    refuse(file, "has a row of '" + way + "', which is not an all-reduce");
   }
   return {static_cast<std::size_t>(counter(file, row, "elements")), its.algorithm, its.shards,
           counter(file, row, "seconds")};
@@ -56,7 +56,7 @@ tf_reduction::measured entry(const std::string& file, const nlohmann::json& row)
 tf_reduction::options of_all_reduce_table(const std::string& file) {
   std::ifstream in(file);
   if (!in || std::filesystem::is_directory(file)) {
-    refuse(file, "is no file");
+    refuse(file, "is not a readable file");
   }
   const auto whole = nlohmann::json::parse(in, nullptr, false);
   const auto found = whole.is_object() ? whole.find("benchmarks") : whole.end();
@@ -71,7 +71,7 @@ tf_reduction::options of_all_reduce_table(const std::string& file) {
       table.push_back(entry(file, row));
       const double its = counter(file, row, "ranks");
       if (its != ranks.value_or(its)) {
-        refuse(file, "has rows of several numbers of ranks");
+        refuse(file, "has rows with different numbers of ranks");
       }
       ranks = its;
     }

@@ -26,8 +26,8 @@ inline data::splits input(const job& asked) {
   const std::string name = asked.data.substr(0, asked.data.find(':'));
   if (asked.data == "cifar10") {
     throw flag_error(
-        "--data cifar10 is installed nowhere. Fix: --data cifar10:DIR, with the six "
-        ".bin files of its binary version");
+        "--data cifar10 needs a directory. Fix: --data cifar10:DIR, with the six .bin files of its "
+        "binary version");
   }
   const bool has_directory = name != asked.data && (name == "fashion-mnist" || name == "cifar10");
   expect_one_of(

@@ -30,7 +30,7 @@ namespace {
 template <class T>
 [[noreturn]] void refuse(const std::string& flag, const T& value, const std::string& fix) {
   std::ostringstream line;
-  line << "--" << flag << " " << value << " cannot be. Fix: " << fix;
+  line << "--" << flag << " " << value << " is out of range. Fix: " << fix;
   throw flag_error(line.str());
 }
 
@@ -43,22 +43,22 @@ class flags {
     switch (reader) {
       case app::cell:
         trained();
-        steps("stop after so many, or an epoch; 0: after 20");
-        named("header", "print the table's header", po::bool_switch(&into_->header));
+        steps("stop after this many steps, or after an epoch; 0: after 20");
+        named("header", "print only the header of the table", po::bool_switch(&into_->header));
         break;
       case app::train:
         trained();
         trainer();
-        steps("stop after so many; 0: do not");
+        steps("stop after this many steps; 0: no limit");
         break;
       case app::compare:
         compared();
         break;
       case app::survey:
-        text("json", into_->json, "append a line a row to this file");
+        text("json", into_->json, "append a line of JSON for each row to this file");
         break;
     }
-    named("help,h", "print this", po::bool_switch(&into_->help));
+    named("help,h", "print this text", po::bool_switch(&into_->help));
     return all_;
   }
 
@@ -68,123 +68,129 @@ class flags {
          "what to train: mlp, cnn, resnet20, resnet50 or inception-bn-28-small");
     text("data", into_->data,
          "fashion-mnist[:DIRECTORY], cifar10:DIRECTORY with its binary files, synthetic, or "
-         "one-batch: that of every step, for throughput");
+         "one-batch, which every step repeats, to measure throughput");
     count("batch-size", into_->batch_size, 1, 1 << 20, "images per worker and step");
-    named("ranks", "workers in this process (=4); under mpirun and srun all ranks but the servers",
+    named("ranks", "workers (=4); under mpirun and srun: all ranks except the servers",
           po::value<int>()->notifier(
               [to = &into_->ranks](int value) { *to = within("ranks", value, 1, most_ranks); }));
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
     text("transport", into_->transport, "in_process, mpi, or automatic: mpi under mpirun and srun");
-    real("learning-rate", into_->learning_rate, "instead of the model's and the strategy's own");
-    real("momentum", into_->momentum, "instead of the model's own");
-    real("weight-decay", into_->weight_decay, "instead of the optimizer's own");
-    count("seed", into_->seed, 0, most, "of parameters and shuffling");
+    real("learning-rate", into_->learning_rate, "replaces the model's and strategy's default");
+    real("momentum", into_->momentum, "replaces the model's default");
+    real("weight-decay", into_->weight_decay, "replaces the optimizer's default");
+    count("seed", into_->seed, 0, most, "for the initial parameters and for shuffling");
     real("deadline", into_->deadline,
-         "seconds without progress before a rank asks who holds it up (=60)");
+         "seconds without progress after which a rank asks which other rank holds it up (=60)");
     text("progress", into_->progress,
-         "who moves communication on: caller, thread, or automatic: a thread where each rank of "
-         "this host has two cores");
+         "what drives the communication: caller (the training thread), thread (one of its own), or "
+         "automatic: a thread if this host has two cores for each rank");
   }
 
   void compared() {
     text("strategy", into_->strategies,
-         "names, separated by commas, or all but variants; families as 'horovod*', in either case");
-    text("model", into_->models, "networks to replay, or files NAME.csv");
-    text("ranks", into_->rank_counts, "workers");
+         "names, separated by commas; patterns such as 'horovod*', in either case; all: all but "
+         "variants");
+    text("model", into_->models, "networks to replay, by name or as files NAME.csv");
+    text("ranks", into_->rank_counts, "numbers of workers");
     count("servers", into_->servers, 1, most_ranks, "parameter servers, if the strategy has any");
-    text("server-hosts", into_->server_hosts,
-         "workers: the workers' hosts have them, one after the other; own: one more machine for "
-         "each; mixed: the last ones with a worker each, a machine for each of the others");
+    text(
+        "server-hosts", into_->server_hosts,
+        "where servers run: workers: on the workers' hosts, in turn; own: each on a machine of its "
+        "own; mixed: one on each worker's host, the others on machines of their own");
     text("link", into_->links,
-         "NICs as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each; 10Gbit/50us/75%: "
-         "one message alone gets so much of the rate, several at once all (=10Gbit/50us)");
+         "NICs, as 10Gbit/50us; 4x10Gbit/50us puts four ranks behind each; 10Gbit/50us/75%: a "
+         "message alone gets 75% of the rate, several at once get all of it (=10Gbit/50us)");
     text("network", into_->networks,
-         "10GbE, 100GbE-TCP or 100GbIB, four ranks a host; or a FILE with lines as\n"
-         "link 4x25Gbit/10us, a host's ranks and NIC;\n"
-         "inside 48Gbit/5us, between ranks of a host;\n"
+         "10GbE, 100GbE-TCP or 100GbIB, with four ranks on a host; or a FILE with lines such as\n"
+         "link 4x25Gbit/10us, the ranks of a host and its NIC;\n"
+         "inside 48Gbit/5us, the link between ranks of one host;\n"
          "servers 10Gbit/10us, the NICs of the servers' own hosts;\n"
-         "rank 2 1Gbit/10us, a worker's own NIC");
+         "rank 2 1Gbit/10us, the NIC of one worker");
     text("world", into_->world,
-         "simulated; emulated: on the same logical clock, held back to the wall's, and "
-         "under mpirun each rank is a process; real: on the wall clock, over what "
-         "connects mpirun's processes, beside what was predicted for --link");
+         "simulated: on a logical clock; emulated: on the same logical clock, slowed down to the "
+         "wall clock, with a process for each rank under mpirun; real: on the wall clock, over "
+         "the network of mpirun's processes, compared with the prediction for --link");
     text("progress", into_->progress,
-         "of a real world, who moves communication on: caller, between its computations, or "
-         "thread (=thread, for the device of the profile is another)");
+         "what drives the communication of a real world: caller (between its computations), or "
+         "thread (=thread, because the profile's device leaves the CPU free)");
     text("payloads", into_->payloads,
-         "of an emulation: counted, or carried, which takes the host's "
-         "time too");
+         "in an emulation: counted, or carried, which also takes this host's time");
     text("kernels", into_->kernels,
-         "profile: charged as its device has them; FILE: as bench-kernels has measured, "
-         "--benchmark_filter=rates --benchmark_out=FILE; in a real world cpu, run here and "
-         "predicted at their rate here (=cpu there), or profile, slept (=profile elsewhere)");
-    count("iterations", into_->iterations, 1, 1 << 20, "measured");
-    count("warmup", into_->warmup, 0, 1 << 20, "iterations before");
+         "how long compression takes: profile: as on the profile's device; FILE: as measured by "
+         "bench-kernels --benchmark_filter=rates --benchmark_out=FILE; in a real world cpu: runs "
+         "here, predicted at the rate measured here (its default), or profile: sleeps "
+         "(=profile otherwise)");
+    count("iterations", into_->iterations, 1, 1 << 20, "iterations that are measured");
+    count("warmup", into_->warmup, 0, 1 << 20, "iterations before the measured ones");
     count("repetitions", into_->repetitions, 1, 1 << 20,
-          "runs of each row, with a seed each; figures are of all their iterations");
-    real("jitter", into_->jitter, "a pass takes 1 + jitter |z| times as long, z normal (=0)");
+          "runs of each row, each with its own seed; figures cover the iterations of all of them");
+    real("jitter", into_->jitter,
+         "a pass takes 1 + jitter |z| times as long, where z is normally distributed (=0)");
     real("slowdown", into_->slowdown,
-         "share by which computing takes longer while the rank communicates (=0)");
+         "share by which a rank computes longer while it communicates (=0)");
     text("slow-rank", into_->slow_rank,
-         "a worker that computes so many times as long as its profile, as 2:10");
-    count("seed", into_->seed, 0, most, "of the jitter, the first repetition's");
+         "a worker and how many times longer than its profile it computes, as 2:10");
+    count("seed", into_->seed, 0, most, "for the jitter of the first repetition");
     real("memory-bandwidth", into_->memory_bandwidth,
-         "GB/s at which a rank encodes, decodes and adds (=the profile's device)");
-    named("explain", "print each strategy's plan and when it exchanged what",
+         "GB/s at which a rank encodes, decodes and adds (=that of the profile's device)");
+    named("explain", "print each strategy's plan and when it exchanged each chunk",
           po::bool_switch(&into_->explain));
-    text("json", into_->json, "append a line a row to this file");
-    text("resume", into_->resume, "rows that this file of --json has are not run again");
+    text("json", into_->json, "append a line of JSON for each row to this file");
+    text("resume", into_->resume, "rows of this file, which --json wrote, are not run again");
     text("csv", into_->csv, "write the rows to this file");
     spec();
     lists();
   }
 
   void trainer() {
-    text("strategy", into_->strategy, "how to communicate");
-    text("kvstore", into_->kvstore, "the strategy that MXNet's kvstore of this type is");
+    text("strategy", into_->strategy, "the strategy that exchanges gradients");
+    text("kvstore", into_->kvstore, "a type of MXNet's kvstore, which selects its strategy");
     text("optimizer", into_->optimizer,
-         "sgd, adam, adamw, lars or lamb; a strategy that brings its own, as OneBitAdam, has that "
-         "(=sgd)");
+         "sgd, adam, adamw, lars or lamb (=sgd, or the one that the strategy brings, as "
+         "OneBitAdam does)");
     text("density-warm-up", into_->density_warm_up,
-         "shares that a compressor selects in the first epochs, as 0.25,0.0625; own: as the "
-         "strategy's authors have them; none");
+         "shares of elements that a compressor selects in the first epochs, as 0.25,0.0625; own: "
+         "those of the strategy's authors; none");
     spec();
     text("device", into_->device,
-         "cpu, or cuda: threads share a GPU, processes under mpirun take a host's in turn");
+         "cpu, or cuda: threads share one GPU, processes under mpirun use a host's GPUs in turn");
     text("precision", into_->precision,
-         "fp32, or bf16 where the device is cuda; parameters and gradients stay fp32");
+         "fp32, or bf16 on a GPU; parameters and gradients stay fp32");
     text("augment", into_->augment,
-         "crop-flip: windows as large as the model wants, of padded images, half of them turned "
-         "round; none");
+         "crop-flip: random windows of padded images, as large as the model's input, half of them "
+         "mirrored; none");
     text("rate", into_->rate,
-         "how the learning rate falls to 0 over all epochs: linear or cosine; in_steps: by a "
-         "factor; constant");
-    real("rate-warm-up", into_->rate_warm_up, "epochs in which it rises, step by step (=0)");
-    real("rate-every", into_->rate_every, "epochs after which it falls, in_steps (=1)");
-    real("rate-factor", into_->rate_factor, "by which it falls, in_steps (=0.1)");
+         "the learning rate: linear or cosine: falls to 0 over all epochs; in_steps: falls by a "
+         "factor every few epochs; constant");
+    real("rate-warm-up", into_->rate_warm_up,
+         "epochs over which the learning rate first rises, step by step (=0)");
+    real("rate-every", into_->rate_every, "in_steps: epochs after which the rate falls (=1)");
+    real("rate-factor", into_->rate_factor, "in_steps: by which the rate is multiplied (=0.1)");
     count("epochs", into_->epochs, 1, 1 << 20, "passes over the data");
-    text("json", into_->json, "append a line an epoch, and one at the end, to this file");
+    text("json", into_->json,
+         "append a line of JSON for each epoch, and one at the end, to this file");
     text("timeline", into_->timeline,
-         "write a trace for Perfetto to this file; under mpirun to FILE.rank");
+         "write a trace for Perfetto to this file; under mpirun, to FILE.RANK");
     text("checkpoint", into_->checkpoint,
-         "save to FILE.rank after every epoch; the one before stays as FILE.rank.previous");
-    text("resume", into_->resume, "go on from the newest step that every rank's FILE.rank has");
+         "save to FILE.RANK after every epoch; the one before is kept as FILE.RANK.previous");
+    text("resume", into_->resume, "continue from the newest step that every rank's FILE.RANK has");
     lists();
   }
 
   void spec() {
     text("all-reduce-spec", into_->all_reduce_spec,
-         "how TFReplicated adds up tensors by their elements, as tf_cnn_benchmarks: "
+         "how TFReplicated reduces tensors, by their size, in the words of tf_cnn_benchmarks: "
          "xring#2, or pscpu:32k:nccl/xring");
     text("all-reduce-table", into_->all_reduce_table,
-         "the same, by which was fastest in FILE, of what bench-collectives has measured: "
+         "the same, but with what was fastest in FILE, as measured by bench-collectives "
          "--benchmark_filter=all_reduce_spec --benchmark_out=FILE");
   }
 
   void lists() {
-    named("list-strategies", "print their names, compositions, papers, defaults and deviations",
+    named("list-strategies",
+          "print all strategies with their compositions, papers, defaults and deviations",
           po::bool_switch(&into_->list_strategies));
-    named("list-models", "print their names", po::bool_switch(&into_->list_models));
+    named("list-models", "print the names of all models", po::bool_switch(&into_->list_models));
   }
 
   void named(const char* name, const char* meaning, const po::value_semantic* value) {
@@ -268,21 +274,22 @@ void take_policy_flags(const std::vector<std::string>& left, const po::options_d
     auto& flags = reader == app::train && name.starts_with("--optimizer.") ? into.optimizer_flags
                                                                            : into.policy_flags;
     if (is_set(flags, name.substr(2))) {
-      throw flag_error(name + " is said twice. Fix: leave one out");
+      throw flag_error(name + " is given twice. Fix: leave one out");
     }
     if (name.size() < left[i].size()) {
       flags.emplace_back(name.substr(2), left[i].substr(name.size() + 1));
     } else if (i + 1 < left.size()) {
       flags.emplace_back(name.substr(2), left[++i]);
     } else {
-      throw flag_error(name + " needs a value. Fix: as " + name + " 1");
+      throw flag_error(name + " needs a value. Fix: for example " + name + " 1");
     }
   }
 }
 
 void one_of(const char* flag, const std::string& value, const std::vector<std::string>& all) {
   if (std::ranges::find(all, value) == all.end()) {
-    throw flag_error(std::string("--") + flag + " " + value + " cannot be. " + choices(value, all));
+    throw flag_error(std::string("--") + flag + " " + value + " is not valid. " +
+                     choices(value, all));
   }
 }
 
@@ -321,7 +328,7 @@ void expect_said_once(const po::variables_map& values, const job& read) {
     const bool is_said = values.count(shared) > 0 && !values[shared].defaulted();
     if (is_said && (is_set(read.policy_flags, own) || is_set(read.optimizer_flags, own))) {
       throw flag_error(std::string("--") + shared + " and --" + own +
-                       " say the same. Fix: leave one out");
+                       " set the same value. Fix: leave one out");
     }
   }
 }
@@ -333,7 +340,7 @@ void take_kvstore(const po::variables_map& values, job& into) {
   }
   if (!values["strategy"].defaulted()) {
     throw flag_error("--strategy " + into.strategy + " and --kvstore " + into.kvstore +
-                     " name one each. Fix: leave one out");
+                     " each name a strategy. Fix: leave one out");
   }
   try {
     into.strategy = tutti::strategies::of_kvstore(into.kvstore);
@@ -348,7 +355,8 @@ void take_kvstore(const po::variables_map& values, job& into) {
 void take_all_reduce_spec(const po::variables_map& values, app reader, job& into) {
   const bool by_table = values.count("all-reduce-table") > 0;
   if (values.count("all-reduce-spec") > 0 && by_table) {
-    throw flag_error("--all-reduce-spec and --all-reduce-table say the same. Fix: leave one out");
+    throw flag_error(
+        "--all-reduce-spec and --all-reduce-table set the same options. Fix: leave one out");
   }
   if (values.count("all-reduce-spec") == 0 && !by_table) {
     return;
@@ -358,8 +366,8 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   std::string& chosen = reader == app::train ? into.strategy : into.strategies;
   const bool named = !values["strategy"].defaulted() || values.count("kvstore") > 0;
   if (named && ("," + chosen + ",").find("," + wanted + ",") == std::string::npos) {
-    throw flag_error((by_table ? "--all-reduce-table " : "--all-reduce-spec ") + said + " is " +
-                     wanted + "'s, and not " + chosen + "'s. Fix: --strategy " + wanted);
+    throw flag_error((by_table ? "--all-reduce-table " : "--all-reduce-spec ") + said + " is for " +
+                     wanted + ", not for " + chosen + ". Fix: --strategy " + wanted);
   }
   if (reader == app::train) {
     chosen = wanted;
@@ -439,7 +447,7 @@ std::string help(app reader) {
   std::ostringstream out;
   out << flags(defaults).of(reader);
   if (sets_policies(reader)) {
-    out << "  --ROLE.OPTION arg            a policy's own, as --fusion.bytes 32MiB\n";
+    out << "  --ROLE.OPTION arg            an option of a policy, as --fusion.bytes 32MiB\n";
   }
   return out.str();
 }
@@ -454,7 +462,8 @@ int guarded(const char* program, const std::function<void()>& run) {
   try {
     run();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw tutti::usage_error("standard output takes no more. Fix: free space or another file");
+      throw tutti::usage_error(
+          "standard output cannot be written. Fix: free space or another file");
     }
     return 0;
   } catch (const flag_error& wrong) {

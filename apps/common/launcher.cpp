@@ -43,8 +43,8 @@ void expect_company(int processes) {
   if (processes == 1 && launched() > 1) {
     const std::string all = std::to_string(launched());
     throw flag_error("a launcher started " + all +
-                     " processes, and MPI knows of this one alone. Fix: mpirun -np " + all +
-                     ", of the MPI that this program was built with");
+                     " processes, but MPI sees only this one. Fix: mpirun -np " + all +
+                     ", from the MPI that this program was built with");
   }
 }
 

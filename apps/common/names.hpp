@@ -48,8 +48,8 @@ inline std::vector<std::string> names_like(std::string_view kind, const std::str
   std::ranges::copy_if(known, std::back_inserter(all),
                        [&](const std::string& each) { return is_like(each, wanted); });
   if (all.empty()) {
-    throw flag_error("no " + std::string(kind) + " is of the family '" + wanted +
-                     "'. Fix: --list-strategies has their names");
+    throw flag_error("no " + std::string(kind) + " matches '" + wanted +
+                     "'. Fix: see the names with --list-strategies");
   }
   return all;
 }

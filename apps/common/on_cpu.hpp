@@ -18,7 +18,7 @@ struct on_cpu {
   static void expect(const job& asked) {
     if (asked.precision != "fp32") {
       throw flag_error("--precision " + asked.precision +
-                       " cannot be on a CPU. Fix: leave it out, or --device cuda");
+                       " needs a GPU. Fix: leave it out, or --device cuda");
     }
     expect_processes(asked);
   }

@@ -21,7 +21,8 @@ struct on_cuda {
   static void expect(const job& asked) {
     expect_processes(asked);
     if (tutti::cuda::devices() == 0) {
-      throw flag_error("no CUDA device is here. Fix: run on a machine with a GPU and its driver");
+      throw flag_error(
+          "this machine has no CUDA device. Fix: run on one with a GPU and its driver");
     }
   }
 

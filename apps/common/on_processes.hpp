@@ -31,8 +31,8 @@ void run_process(const job& asked, int servers, Body body) {
   // Checked before MPI starts, so that every process reports the wrong flag as it would any other.
   if (asked.ranks && *asked.ranks + servers != launched()) {
     throw flag_error(tutti::sentence(
-        {"--ranks ", *asked.ranks, " and ", servers, " servers are not the ", launched(),
-         " ranks that were started. Fix: mpirun -np ", *asked.ranks + servers,
+        {"--ranks ", *asked.ranks, " and ", servers, " servers do not add up to the ", launched(),
+         " processes that were started. Fix: mpirun -np ", *asked.ranks + servers,
          under_launcher() ? ", or leave --ranks out" : ", or leave --transport out"}));
   }
   tutti::transport::mpi_on<Queue> world;

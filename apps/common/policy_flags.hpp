@@ -44,7 +44,7 @@ template <class T>
         return;
       }
     }
-    throw flag_error("--" + flag + " " + text + " cannot be. " +
+    throw flag_error("--" + flag + " " + text + " is not valid. " +
                      choices(text, std::vector<std::string>(known.begin(), known.end())));
   } else {
     double number = 0;
@@ -58,8 +58,9 @@ template <class T>
     number *= unit;
     const bool whole = !std::is_integral_v<T> || number == std::floor(number);
     if (status != std::errc{} || unit == 0 || !whole || !fits<T>(number)) {
-      throw flag_error("--" + flag + " " + text + " is not a number that fits. Fix: " +
-                       (std::is_integral_v<T> ? "as 64 or 32MiB" : "as 0.001"));
+      throw flag_error(
+          "--" + flag + " " + text + " is not a valid number. Fix: " +
+          (std::is_integral_v<T> ? "a whole number, as 64 or 32MiB" : "a number, as 0.001"));
     }
     value = static_cast<T>(number);
   }
@@ -141,7 +142,7 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
     if (std::ranges::find(names, each.first) == names.end()) {
       const std::string closest = nearest(each.first, names);
       throw flag_error(whose + " has no --" + each.first +
-                       (closest.empty() ? ", nor any other. Fix: leave it out"
+                       (closest.empty() ? " because it has no options. Fix: leave it out"
                                         : ". Did you mean --" + closest + "?"));
     }
   }
@@ -189,7 +190,7 @@ template <class Strategy>
   if constexpr (requires { set.architecture.servers; }) {
     if (set.architecture.servers > most_ranks) {
       throw flag_error("--architecture.servers " + std::to_string(set.architecture.servers) +
-                       " cannot be. Fix: from 1 to " + std::to_string(most_ranks));
+                       " is out of range. Fix: from 1 to " + std::to_string(most_ranks));
     }
   }
   return set;

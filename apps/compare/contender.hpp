@@ -209,9 +209,10 @@ void check_servers(const Options& set, const tutti::placement& many) {
   if (many.serving == server_hosts::mixed) {
     if (many.servers < many.workers || many.servers - many.workers > many.workers) {
       throw common::flag_error(
-          std::to_string(many.servers) + " servers cannot be one on each of " +
+          std::to_string(many.servers) + " servers do not fit: each of " +
           std::to_string(many.workers) +
-          " workers' hosts and at most as many more on their own. Fix: --servers from " +
+          " workers' hosts needs one, and at most as many more can have hosts of their own. Fix: "
+          "--servers from " +
           std::to_string(many.workers) + " to " + std::to_string(2 * std::int64_t{many.workers}) +
           ", or another --server-hosts");
     }
@@ -223,8 +224,8 @@ void check_servers(const Options& set, const tutti::placement& many) {
     const bool one_each = many.serving == server_hosts::workers && many.servers == many.workers;
     if ((how == placed_by::mixed || how == placed_by::optimal_split) && !one_each) {
       throw common::flag_error(
-          "--architecture.placed_by mixed and optimal_split are for a server on each worker's host "
-          "and others on hosts of their own. Fix: --server-hosts mixed");
+          "--architecture.placed_by mixed and optimal_split need a server on each worker's host "
+          "and further ones on hosts of their own. Fix: --server-hosts mixed");
     }
   }
 }
@@ -292,9 +293,9 @@ tutti::representatives stand_ins(tutti::placement many,
   }
   if (many.servers > 0 && many.serving != tutti::server_hosts::own) {
     throw common::flag_error("--server-hosts " + std::string(name_of(many.serving)) +
-                             " is simulated message by message, so for " +
+                             " is simulated message by message, with at most " +
                              std::to_string(message_by_message) +
-                             " workers at most. Fix: less --ranks, or --server-hosts own");
+                             " workers. Fix: fewer --ranks, or --server-hosts own");
   }
   constexpr int few = 16;
   tutti::representatives chosen{many};
@@ -308,9 +309,9 @@ tutti::representatives stand_ins(tutti::placement many,
   if (chosen.few.workers > message_by_message) {
     throw common::flag_error(
         std::to_string(chosen.few.workers) + " of " + std::to_string(many.workers) +
-        " workers would be simulated message by message, and " +
+        " workers would be simulated message by message, but at most " +
         std::to_string(message_by_message) +
-        " can be. Fix: less --ranks, fewer of them on a host, or other strategies");
+        " can be. Fix: fewer --ranks, fewer of them on a host, or other strategies");
   }
   return chosen;
 }

@@ -116,7 +116,7 @@ void expect_one_job(const common::job& asked) {
   if (unlike < words.size()) {
     throw common::flag_error("--" +
                              std::next(flags.begin(), static_cast<std::ptrdiff_t>(unlike)).key() +
-                             " is not the same everywhere. Fix: set it alike on every rank");
+                             " differs between ranks. Fix: give every rank the same value");
   }
 }
 
@@ -177,8 +177,8 @@ class line_reader {
   using json = nlohmann::json;
 
   [[noreturn]] void refuse(const char* key) const {
-    throw tutti::usage_error(*where_ + " is no row of this tutti-compare: '" + key +
-                             "' is missing or cannot be. Fix: delete it");
+    throw tutti::usage_error(*where_ + " is not a row of this tutti-compare: '" + key +
+                             "' is missing or invalid. Fix: delete it");
   }
   const json& at(const char* key, bool (json::*is)() const noexcept) const {
     const auto found = line_->find(key);
@@ -240,7 +240,7 @@ earlier::earlier(const std::string& file) {
     return;
   }
   const tutti::usage_error cannot_read("cannot read " + file +
-                                       ". Fix: --resume what --json has written");
+                                       ". Fix: --resume a file that --json has written");
   std::ifstream in(file);
   if (!in) {
     throw cannot_read;
@@ -250,7 +250,7 @@ earlier::earlier(const std::string& file) {
     const std::string where = file + " line " + std::to_string(++number);
     const auto parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) {
-      throw tutti::usage_error(where + " is no row of tutti-compare. Fix: delete it");
+      throw tutti::usage_error(where + " is not a row of tutti-compare. Fix: delete it");
     }
     row known = read_row(where, parsed);
     const std::string job = known.job;

@@ -27,7 +27,8 @@ std::string tensors_of(const tutti::bucket& which, const row& of) {
 void explain(const row& of) {
   const tutti::plan& plan = of.shown().planned;
   if (plan.backward.empty()) {
-    std::printf("%s: its row was read, not run: no plan to explain\n", of.strategy.c_str());
+    std::printf("%s: its row was read and not run, so there is no plan to explain\n",
+                of.strategy.c_str());
     return;
   }
   std::printf(

@@ -11,7 +11,7 @@ namespace compare {
 namespace {
 
 constexpr const char* fix =
-    ". Fix: what bench-kernels --benchmark_filter=rates --benchmark_out=FILE writes";
+    ". Fix: a file of bench-kernels --benchmark_filter=rates --benchmark_out=FILE";
 
 /// Returns the string field `name` of a row, or `otherwise` if the row has none.
 std::string text(const nlohmann::json& row, const char* name, const char* otherwise) {
@@ -26,7 +26,7 @@ double counter(const std::string& file, const nlohmann::json& row, const char* n
   const double value = found != row.end() && found->is_number() ? found->get<double>() : -1;
   if (!(some ? value > 0 : value >= 0) || !(value < 1e12)) {
     throw common::flag_error(file + ": '" + name + "' of " + text(row, "name", "a row") +
-                             " is missing or cannot be" + fix);
+                             " is missing or invalid" + fix);
   }
   return value;
 }
@@ -36,7 +36,8 @@ double counter(const std::string& file, const nlohmann::json& row, const char* n
 kernel_file::kernel_file(const std::string& name) : name_(name) {
   std::ifstream in(name);
   if (!in || std::filesystem::is_directory(name)) {
-    throw common::flag_error("--kernels " + name + " is no file" + fix + ", or profile");
+    throw common::flag_error("--kernels " + name + " is not a readable file" + fix +
+                             ", or profile");
   }
   const auto whole = nlohmann::json::parse(in, nullptr, false);
   const auto rows = whole.find("benchmarks");

@@ -71,8 +71,9 @@ std::vector<int> worker_counts(const common::job& asked) {
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (status != std::errc{} || end != text.data() + text.size() || count < 1 ||
         count > 1'000'000) {
-      throw common::flag_error("--ranks " + text +
-                               " cannot be. Fix: from 1 to 1000000, as 4 or 4,8,16");
+      throw common::flag_error(
+          "--ranks " + text +
+          " is not a number of workers. Fix: from 1 to 1000000, as 4 or 4,8,16");
     }
     counts.push_back(count);
   }
@@ -92,7 +93,7 @@ std::vector<place> places(const common::job& asked) {
     }
   }
   if (all.empty()) {
-    throw common::flag_error("--link " + asked.links + " names none. Fix: as 10Gbit/50us");
+    throw common::flag_error("--link " + asked.links + " names no link. Fix: one as 10Gbit/50us");
   }
   return all;
 }
@@ -148,40 +149,40 @@ std::string kernels_of(const common::job& asked) {
 /// Throws common::flag_error if a flag does not go together with the world.
 void check_world(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated", "real"});
-  common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
+  common::expect_one_of("mode of --payloads", asked.payloads, {"counted", "carried"});
   if (asked.world == "simulated" && asked.payloads == "carried") {
     throw common::flag_error(
-        "--payloads carried takes the host's time, of which a simulation knows none. Fix: leave it "
-        "out, or --world emulated");
+        "--payloads carried takes time of this host, which a simulation does not measure. Fix: "
+        "leave it out, or --world emulated");
   }
   if (asked.world != "real") {
     if (asked.kernels == "cpu") {
       throw common::flag_error(
-          "--kernels cpu runs them, as --world real does alone. Fix: --kernels FILE, of what "
-          "bench-kernels --benchmark_filter=rates --benchmark_out=FILE has measured");
+          "--kernels cpu runs them here, which only --world real does. Fix: --kernels FILE, with a "
+          "file of bench-kernels --benchmark_filter=rates --benchmark_out=FILE");
     }
     if (asked.progress != "automatic") {
       throw common::flag_error(
-          "--progress is a real world's: on a logical clock messages move by themselves. Fix: "
+          "--progress is for --world real: on a logical clock messages move by themselves. Fix: "
           "leave it out, or --world real");
     }
     return;
   }
-  common::expect_one_of("way with kernels", kernels_of(asked), {"cpu", "profile"});
+  common::expect_one_of("mode of --kernels", kernels_of(asked), {"cpu", "profile"});
   if (!common::under_launcher()) {
     throw common::flag_error(
-        "--world real takes a process a rank. Fix: mpirun -np 4 tutti-compare --world real "
+        "--world real needs a process for each rank. Fix: mpirun -np 4 tutti-compare --world real "
         "--ranks 4 --link 1Gbit/50us");
   }
   common::expect_processes(asked);
   if (asked.links.empty() && asked.networks.empty()) {
     throw common::flag_error(
-        "--world real is set beside a simulation, which must know what connects these processes. "
-        "Fix: --link 1Gbit/50us, as it is");
+        "--world real is compared with a simulation, which must know what connects these "
+        "processes. Fix: --link 1Gbit/50us, or whatever it is");
   }
   if (asked.jitter > 0 || asked.slowdown > 0) {
     throw common::flag_error(
-        "--jitter and --slowdown are made up, and a real world has its own. Fix: leave them out");
+        "--jitter and --slowdown are simulated, but a real world has its own. Fix: leave them out");
   }
 }
 
@@ -194,7 +195,7 @@ void charge_kernels(scenario& of, const common::job& asked) {
   const std::string at = std::to_string(std::lround(of.device.bytes_per_second / 1e9)) + " GB/s";
   of.charged_by = asked.memory_bandwidth ? at
                   : of.file != nullptr   ? "the times in " + of.kernels
-                  : of.kernels == "cpu"  ? "what they take here"
+                  : of.kernels == "cpu"  ? "the speed of this host"
                   : p100                 ? at + ", a P100's by its data sheet"
                                          : at + ", a V100's by its data sheet";
 }
@@ -298,10 +299,10 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
       continue;
     }
     const std::string sentence = std::string(each->name) +
-                                 " is simulated message by message, so for " +
-                                 std::to_string(message_by_message) + " workers at most";
+                                 " is simulated message by message, with at most " +
+                                 std::to_string(message_by_message) + " workers";
     if (asked.strategies != "all") {
-      throw common::flag_error(sentence + ". Fix: less --ranks, or other strategies");
+      throw common::flag_error(sentence + ". Fix: fewer --ranks, or other strategies");
     }
     if (is_first_process()) {
       std::fprintf(stderr, "tutti-compare: left out: %s\n", sentence.c_str());
@@ -314,15 +315,15 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
 void check_workers_are_alike(const common::job& asked, int most) {
   if (most > message_by_message && (asked.jitter > 0 || !asked.slow_rank.empty())) {
     throw common::flag_error(std::string(asked.jitter > 0 ? "--jitter" : "--slow-rank") +
-                             " makes workers differ, who are then simulated message by message, " +
+                             " makes workers differ, so they are simulated message by message, " +
                              std::to_string(message_by_message) +
-                             " at most. Fix: less --ranks, or leave it out");
+                             " at most. Fix: fewer --ranks, or leave it out");
   }
 }
 
 tutti::server_hosts servers_on(const std::string& hosts) {
   const auto all = names(tutti::server_hosts());
-  common::expect_one_of("place for servers", hosts, {all.begin(), all.end()});
+  common::expect_one_of("mode of --server-hosts", hosts, {all.begin(), all.end()});
   return static_cast<tutti::server_hosts>(std::ranges::find(all, hosts) - all.begin());
 }
 
@@ -344,24 +345,25 @@ void run(const common::job& asked) {
   for (const auto& each : where) {
     if (each.server_nic && serving != tutti::server_hosts::own) {
       throw common::flag_error(each.name +
-                               " gives servers NICs of their own, and they have none on the "
+                               " gives servers NICs of their own, but they share those of the "
                                "workers' hosts. Fix: --server-hosts own");
     }
     if (!each.nic_of_rank.empty()) {
       const int last = each.nic_of_rank.rbegin()->first;
       if (last >= *std::ranges::min_element(counts)) {
         throw common::flag_error(each.name + " gives rank " + std::to_string(last) +
-                                 " a NIC, and it does not train. Fix: more --ranks");
+                                 " a NIC, but that rank does not train. Fix: more --ranks");
       }
       if (*std::ranges::max_element(counts) > message_by_message) {
         throw common::flag_error(each.name + " gives single ranks a NIC, so it is simulated " +
-                                 "message by message, for " + std::to_string(message_by_message) +
-                                 " workers at most. Fix: less --ranks");
+                                 "message by message, with at most " +
+                                 std::to_string(message_by_message) +
+                                 " workers. Fix: fewer --ranks");
       }
     }
     if (each.per_host != 1 && serving == tutti::server_hosts::mixed) {
       throw common::flag_error(
-          "--server-hosts mixed wants a NIC for each worker. Fix: --link "
+          "--server-hosts mixed needs a NIC for each worker. Fix: --link "
           "without a number of ranks");
     }
   }

@@ -133,9 +133,9 @@ place parse_link(const std::string& text) {
       !(parsed.nic.share_of_one > 0) || !(parsed.nic.share_of_one <= 1) || !left.empty()) {
     throw common::flag_error(
         "--link " + text +
-        " is no link. Fix: as 10Gbit/50us, from 1bit to 1000000Gbit and of a "
-        "million seconds at most, or 4x10Gbit/50us, a million ranks a host at "
-        "most, or 10Gbit/50us/75%, of which one message alone gets that share");
+        " is not a link. Fix: rate and latency as 10Gbit/50us, from 1bit to 1000000Gbit and up to "
+        "a million seconds; 4x10Gbit/50us for 4 ranks on a host, a million at most; "
+        "10Gbit/50us/75% where one message alone gets 75% of the rate");
   }
   return parsed;
 }
@@ -174,8 +174,9 @@ place read_network(const std::string& file) {
       reads = false;
     }
     if (!reads || words >> more) {
-      throw common::flag_error(where + ": '" + line +
-                               "' is no link. Fix: as link 4x25Gbit/10us or rank 2 1Gbit/10us");
+      throw common::flag_error(
+          where + ": '" + line +
+          "' is not a link. Fix: a line as link 4x25Gbit/10us or rank 2 1Gbit/10us");
     }
     const std::string key = what == "rank" ? what + " " + std::to_string(rank) : what;
     if (!said.insert(key).second) {
@@ -184,8 +185,9 @@ place read_network(const std::string& file) {
     try {
       const place parsed = parse_link(link);
       if (what != "link" && parsed.per_host != 1) {
-        throw common::flag_error(link + " puts ranks behind one NIC, as the line 'link' alone " +
-                                 "does. Fix: without " + std::to_string(parsed.per_host) + "x");
+        throw common::flag_error(link + " puts several ranks behind one NIC, which only the line " +
+                                 "'link' can do. Fix: without " + std::to_string(parsed.per_host) +
+                                 "x");
       }
       if (what == "rank") {
         read.nic_of_rank[rank] = parsed.nic;
@@ -202,7 +204,7 @@ place read_network(const std::string& file) {
     }
   }
   if (!(read.nic.bytes_per_second > 0)) {
-    throw common::flag_error(file + " has no line 'link'. Fix: as link 4x25Gbit/10us");
+    throw common::flag_error(file + " has no line 'link'. Fix: add one as link 4x25Gbit/10us");
   }
   return read;
 }

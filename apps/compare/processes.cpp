@@ -59,8 +59,8 @@ void among(int ranks, const std::function<void(MPI_Comm)>& run) {
   const auto& all = everybody();
   if (ranks > all.size()) {
     throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
-                             ", not " + std::to_string(all.size()) + ". Fix: mpirun -np " +
-                             std::to_string(ranks) + ", or less --ranks");
+                             ", but there are " + std::to_string(all.size()) +
+                             ". Fix: mpirun -np " + std::to_string(ranks) + ", or fewer --ranks");
   }
   const bool takes_part = all.rank() < ranks;
   MPI_Comm some = MPI_COMM_NULL;

@@ -27,7 +27,7 @@ inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
       !(parsed.times <= most)) {
     throw common::flag_error(
         "--slow-rank '" + std::string(text) +
-        "' is no rank and how many times as long it computes. Fix: 2:10, of 1 to 1000000");
+        "' is not RANK:FACTOR. Fix: 2:10 if rank 2 computes 10 times as long, or up to 1000000");
   }
   if (parsed.rank < 0 || parsed.rank >= workers) {
     throw common::flag_error("--slow-rank: rank " + std::to_string(parsed.rank) +

@@ -228,7 +228,7 @@ void print_parts_of_periods(const std::vector<row>& rows, int iterations) {
     if (each.of.workers > 1 && iterations % each.period != 0) {
       const std::int64_t period = each.period;
       std::printf(
-          "  %s exchanges every %d iterations, and its row is of %d. Fix: --iterations %lld\n",
+          "  %s exchanges every %d iterations, but its row covers %d. Fix: --iterations %lld\n",
           each.strategy.c_str(), each.period, iterations,
           static_cast<long long>((iterations / period + 1) * period));
     }
@@ -259,8 +259,8 @@ void print_consistency(const std::vector<row>& rows) {
   }
   std::ranges::sort(errors);
   const int width = width_of_names(rows);
-  std::printf("%s over simulated iteration, less 1, in %%\n  %-*s", rows.front().of.world.c_str(),
-              width, "strategy");
+  std::printf("%s iteration time less the simulated one, in %% of the latter\n  %-*s",
+              rows.front().of.world.c_str(), width, "strategy");
   for (const auto& place : places) {
     std::printf("  %s", place.c_str());
   }

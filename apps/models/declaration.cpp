@@ -20,7 +20,7 @@ const placed_facts& before(const declaration& of, const std::vector<placed_facts
   if (which >= all.size()) {
     throw tutti::usage_error(
         tutti::sentence({"model ", of.name, ": layer ", all.size(), " refers to layer ", which,
-                         ". Fix: refer to one before it"}));
+                         ", which is not before it. Fix: refer to an earlier layer"}));
   }
   return all[which];
 }
@@ -76,7 +76,7 @@ void expect_nothing_lost(const declaration& of, const std::vector<placed_facts>&
     if (in_place<Layer> && writes.needed_by) {
       throw tutti::usage_error(tutti::sentence(
           {"model ", of.name, ": layer ", number, " changes in place what layer ",
-           *writes.needed_by, " needs in its backward pass. Fix: go on from another layer"}));
+           *writes.needed_by, " needs in its backward pass. Fix: continue from another layer"}));
     }
     if constexpr (needs_its_input<Layer>) {
       reads.needed_by = number;
@@ -113,9 +113,9 @@ std::vector<placed_facts> facts(const declaration& of) {
       const auto& other = before(of, all, added->with);
       made.adds = other.writes;
       if (other.out != now) {
-        throw tutti::usage_error(tutti::sentence({"model ", of.name, ": layer ", all.size(),
-                                                  " adds a layer of another shape, ", added->with,
-                                                  ". Fix: refer to one of the same"}));
+        throw tutti::usage_error(
+            tutti::sentence({"model ", of.name, ": layer ", all.size(), " adds layer ", added->with,
+                             ", which has another shape. Fix: refer to one of the same shape"}));
       }
     }
     if (const auto* first = std::get_if<concatenate>(&each)) {
@@ -123,8 +123,9 @@ std::vector<placed_facts> facts(const declaration& of) {
       made.adds = other.writes;
       if (other.out.height != now.height || other.out.width != now.width) {
         throw tutti::usage_error(tutti::sentence(
-            {"model ", of.name, ": layer ", all.size(), " puts its channels behind those of layer ",
-             first->with, ", which has another height or width. Fix: refer to one of the same"}));
+            {"model ", of.name, ": layer ", all.size(), " appends its channels to those of layer ",
+             first->with,
+             ", which has another height or width. Fix: refer to one of the same size"}));
       }
       made.out.channels += other.out.channels;
     }

@@ -96,7 +96,7 @@ class network {
     if (mode == pass::training && batch.labels.size() < batch_size_ && statistics_.size() > 0) {
       throw tutti::usage_error(tutti::sentence(
           {"model: a batch of ", batch.labels.size(),
-           " images cannot be normalised over. Fix: train on batches of ", batch_size_}));
+           " images is too small to normalise. Fix: train on batches of ", batch_size_}));
     }
     settle();  // the batch before may still be being copied to the device
     std::ranges::copy(batch.images, images.begin());
@@ -298,8 +298,8 @@ class network {
   void accumulate_layer(std::size_t layer) {
     if (room_.size() > 0) {
       throw tutti::usage_error(
-          "model: gradients of one layer at a time cannot be accumulated. Fix: a network with "
-          "memory for all");
+          "model: gradients cannot be accumulated, because only one layer's are kept at a time. "
+          "Fix: a network with memory for all");
     }
     // Allocated here, because accumulation is rare and backends need not know of it.
     if (before_.size() == 0) {

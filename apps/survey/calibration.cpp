@@ -22,9 +22,9 @@ seconds measured_iteration(const std::vector<cell>& cells, dnn of, network over,
            each.workers == calibration_workers && each.samples_per_second;
   });
   if (found == cells.end()) {
-    throw tutti::usage_error("the grid does not say what " + std::string(name_of(of)) + " by " +
-                             std::string(name_of(how)) + " takes on " + std::string(name_of(over)) +
-                             ". Fix: give it that cell, to calibrate on");
+    throw tutti::usage_error("the grid has no figure for " + std::string(name_of(of)) + " with " +
+                             std::string(name_of(how)) + " on " + std::string(name_of(over)) +
+                             ". Fix: add that cell, which calibration needs");
   }
   return *found->iteration();
 }
@@ -38,8 +38,8 @@ void set_rates(calibrated& made, const std::vector<cell>& cells) {
           measured_iteration(cells, of, over, method::BSP) - compute_of(of) - made.startup;
       if (!(transfer > 0)) {
         throw tutti::usage_error(
-            "BSP is no slower than its compute and a start-up: no link has "
-            "such a rate");
+            "BSP takes no longer than its compute and a start-up, which no rate of a link "
+            "explains");
       }
       made.bytes_per_second[static_cast<std::size_t>(of)][static_cast<std::size_t>(over)] =
           share_past_a_nic(calibration_workers) * bytes_of(of) / transfer;

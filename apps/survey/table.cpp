@@ -45,7 +45,7 @@ void print(const row& each) {
 
 void print_law(const calibrated& law) {
   std::printf(
-      "calibrated: an all-reduce of 8 starts in %.3f ms, computing beside it takes %.1f %% "
+      "calibrated: an all-reduce of 8 ranks starts in %.3f ms, computing beside it takes %.1f %% "
       "longer\n",
       1e3 * law.startup, 100 * law.slowdown);
   for (const network over : networks) {
@@ -110,8 +110,8 @@ void print_rankings(const std::vector<row>& rows) {
   for (const ranking& each : all) {
     if (!each.right()) {
       const auto over = name_of(each.over);
-      std::printf("not reproduced: %.*s with %d measured, fastest first,", width(over), over.data(),
-                  each.workers);
+      std::printf("not reproduced: %.*s with %d GPUs: measured, fastest first,", width(over),
+                  over.data(), each.workers);
       print_order(each.measured);
       std::printf(", predicted");
       print_order(each.predicted);
@@ -155,24 +155,23 @@ nlohmann::ordered_json figures(const row& each, const calibrated& law) {
 
 void print_law() {
   std::printf(
-      "\"A Quantitative Survey of Communication Optimizations in Distributed Deep Learning\" (Shi "
-      "et\n"
-      "al., IEEE Network 2020, arXiv 2005.13247): %d GPUs a host, one all-reduce at a time, "
-      "MG-WFBP "
-      "by\n"
-      "the published rule.\n"
-      "Law of extrapolation, from P = %d alone: an all-reduce of M bytes takes a(P) + 2(P-1)/P "
-      "M/B.\n"
-      "  B, a network's rate for a DNN: on BSP, P = %d; it does not depend on P.\n"
-      "  a(P), the start-up, the software's and so one for all networks: on WFBP, ResNet-50, "
-      "10GbE,\n"
-      "  P = %d, where the link is never idle; it grows by the power of P through what MG-WFBP's\n"
-      "  authors measured of all-reduces on 10GbE: %.0f us with 8 and %.0f us with 16, by %.2f a\n"
-      "  doubling. No figure of the survey says how it grows.\n"
-      "  Computing takes longer beside communication, by a share: on MG-WFBP, ResNet-50, 10GbE, "
-      "P = %d.\n"
-      "Nothing is fitted to any other cell. P = %d stays inside one host, whose link P = %d says\n"
-      "nothing of: no prediction. Cells without a measured figure are predictions to be held to.\n",
+      "\"A Quantitative Survey of Communication Optimizations in Distributed Deep Learning\" (Shi\n"
+      "et al., IEEE Network 2020, arXiv 2005.13247), with %d GPUs on a host, one all-reduce at\n"
+      "a time, and MG-WFBP by the published rule.\n"
+      "Law of extrapolation, calibrated with P = %d only: an all-reduce of M bytes takes a(P) +\n"
+      "2(P-1)/P M/B.\n"
+      "  B, the rate of a network for a DNN, is calibrated on BSP with P = %d and does not\n"
+      "  depend on P.\n"
+      "  a(P), the start-up time, is spent in software and so is the same on all networks. It\n"
+      "  is calibrated on WFBP, ResNet-50, 10GbE, P = %d, where the link is never idle, and\n"
+      "  grows as a power of P through what MG-WFBP's authors measured of all-reduces on 10GbE:\n"
+      "  %.0f us with 8 and %.0f us with 16, a factor of %.2f per doubling. No figure of the\n"
+      "  survey shows how it grows.\n"
+      "  The share by which computing takes longer beside communication is calibrated on\n"
+      "  MG-WFBP, ResNet-50, 10GbE, P = %d.\n"
+      "Nothing is fitted to any other cell. P = %d stays inside one host, and P = %d tells\n"
+      "nothing about the link there, so there is no prediction. Cells without a measured figure\n"
+      "are predictions, to be tested by later measurements.\n",
       per_host, calibration_workers, calibration_workers, calibration_workers,
       1e6 * MGWFBPs_10GbE.front().cost.startup, 1e6 * MGWFBPs_10GbE.back().cost.startup,
       growth_of_startup(2 * calibration_workers), calibration_workers, per_host,
@@ -193,11 +192,10 @@ void print(const prediction& made) {
 
 void print_three_methods(const calibrated& law) {
   std::printf(
-      "\nMG-WFBP's authors on 16 V100s (IEEE TPDS 2021); predicted by their own table of "
-      "all-reduces,"
-      "\nwhere it is longer the start-up above with 16, and %.1f us a tensor for copying into the\n"
-      "buffers of BSP and MG-WFBP: what merging costs inside one host of the survey. Seconds an\n"
-      "iteration:\n",
+      "\nMeasured by MG-WFBP's authors on 16 V100s (IEEE TPDS 2021). Predicted from their own\n"
+      "table of all-reduces, or from the start-up above with 16 where that is longer, with %.1f\n"
+      "us per tensor for copying into the buffers of BSP and MG-WFBP, which is what merging\n"
+      "costs inside one host of the survey. Seconds per iteration:\n",
       1e6 * copy_of_a_tensor());
   std::size_t right = 0;
   for (const three_methods& each : authors_figures) {

@@ -55,15 +55,16 @@ std::vector<double> densities_of_first_epochs(const common::job& asked) {
     double share = 0;
     const auto [end, status] = std::from_chars(next, list.data() + list.size(), share);
     if (status != std::errc{} || (*end != ',' && *end != '\0') || !(share > 0 && share <= 1)) {
-      throw common::flag_error("--density-warm-up " + list +
-                               " is no list of shares. Fix: as 0.25,0.0625, or own, or none");
+      throw common::flag_error(
+          "--density-warm-up " + list +
+          " is not a list of shares. Fix: a list as 0.25,0.0625, or own, or none");
     }
     all.push_back(share);
     next = end + 1;
   }
   if (!selects_a_share<Strategy>) {
     throw common::flag_error("--density-warm-up " + list + ": " + std::string(Strategy::name) +
-                             " selects no share of its elements. Fix: leave it out");
+                             " does not select a share of the elements. Fix: leave it out");
   }
   return all;
 }

@@ -82,7 +82,7 @@ void log::epoch(std::size_t epoch, const totals& seen, const tutti::report& so_f
               common::megabytes(static_cast<double>(seen.bytes_sent) / steps).c_str());
   if (seen.worst_accuracy) {
     std::printf(
-        "%-14s the models of %d workers differ: test is of their mean, the worst has %.4f\n",
+        "%-14s the models of %d workers differ: test is of their mean, the worst model has %.4f\n",
         strategy_.c_str(), so_far.workers, *seen.worst_accuracy);
   }
   std::fflush(stdout);
@@ -104,7 +104,7 @@ void log::finish(const tutti::report& so_far) const {
 
 void log::nothing_left(std::size_t step) const {
   if (speaks_) {
-    std::printf("%-14s nothing is left after step %zu. Fix: more --epochs or --steps\n",
+    std::printf("%-14s nothing is left to train after step %zu. Fix: more --epochs or --steps\n",
                 strategy_.c_str(), step);
   }
 }

@@ -25,8 +25,8 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   if (found == strategy.devices.end()) {
     throw common::flag_error(
         "this build does not train " + asked.strategy + " on " + asked.device +
-        ". Fix: cmake --preset cuda, where nvcc, cuBLAS and cuDNN are found, or "
-        "--device cpu, where alone OkTopk, QSGD and BytePSDithering train");
+        ". Fix: cmake --preset cuda, with nvcc, cuBLAS and cuDNN installed, or --device cpu, "
+        "the only one for OkTopk, QSGD and BytePSDithering");
   }
   found->expect(asked);
   return *found;
@@ -52,7 +52,7 @@ void check_outputs(const common::job& asked) {
 
 void print_help(const common::job& asked) {
   std::fputs(common::help(common::app::train).c_str(), stdout);
-  std::printf("%s's own flags:\n", asked.strategy.c_str());
+  std::printf("flags of %s:\n", asked.strategy.c_str());
   common::print_policy_flags(find(asked.strategy).flags(asked));
 }
 

@@ -38,7 +38,7 @@ struct sgd_or_adam : tutti::optimizer::adam {
     if (self.by == rule::adam) {
       adam::describe(self, visit);
     } else {
-      visit("learning_rate", self.learning_rate, "step along the averaged gradient");
+      visit("learning_rate", self.learning_rate, "length of a step along the mean gradient");
       visit("momentum", self.momentum, "share of the last direction that is kept");
       visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
       visit("acceleration", self.acceleration, "heavy_ball or nesterov");
@@ -146,13 +146,13 @@ using optimizer_of = std::conditional_t<
 template <class Strategy>
 void expect_whole_tensors(const common::job& asked) {
   if (!updates_whole_tensors<Strategy>) {
-    throw common::flag_error("--optimizer " + asked.optimizer + " looks at whole tensors, and " +
+    throw common::flag_error("--optimizer " + asked.optimizer + " needs whole tensors, but " +
                              std::string(Strategy::name) +
                              " updates parts of them. Fix: sgd, adam or adamw");
   }
   if (asked.device != "cpu") {
     throw common::flag_error("--optimizer " + asked.optimizer +
-                             " is for the host alone. Fix: --device cpu");
+                             " runs only on the CPU. Fix: --device cpu");
   }
 }
 
@@ -218,7 +218,8 @@ void set_value(Optimizer& made, std::string_view name, const std::string& flag,
     }
   });
   if (!known) {
-    throw common::flag_error("--" + flag + " is not this optimizer's. Fix: leave it out");
+    throw common::flag_error("--" + flag +
+                             " is not an option of this optimizer. Fix: leave it out");
   }
 }
 

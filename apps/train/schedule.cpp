@@ -43,7 +43,7 @@ void expect_one_schedule(const common::job& job,
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (unlike[i] > 0) {
       throw tutti::disagreement(tutti::sentence(
-          {flags[i].first, " is not the same everywhere. Fix: set it alike on every rank"}));
+          {flags[i].first, " differs between ranks. Fix: give every rank the same value"}));
     }
   }
 }

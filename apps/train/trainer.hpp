@@ -95,8 +95,8 @@ inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view 
   own.bytes(std::as_writable_bytes(std::span(begins)));
   if (begins != checkpoint_name) {
     throw tutti::usage_error(
-        "this is no checkpoint of this version of tutti-train. Fix: name what its --checkpoint "
-        "wrote");
+        "this is not a checkpoint of this version of tutti-train. Fix: name a file that its "
+        "--checkpoint wrote");
   }
   const std::string saved = own.text();
   for (std::string_view lines = saved; !lines.empty() || !mine.empty();) {
@@ -104,12 +104,12 @@ inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view 
     const auto [its_flag, asked] = tutti::detail::next_setting(mine);
     if (flag != its_flag) {
       throw tutti::usage_error(
-          "the checkpoint is of a run with another --optimizer. Fix: the one that it had");
+          "the checkpoint is of a run with another --optimizer. Fix: give the same one");
     }
     if (was != asked) {
-      throw tutti::usage_error(
-          tutti::sentence({"the checkpoint is of a run with --", flag, " ", was,
-                           ", and this has --", flag, " ", asked, ". Fix: --", flag, " ", was}));
+      throw tutti::usage_error(tutti::sentence({"the checkpoint is of a run with --", flag, " ",
+                                                was, ", but this run has --", flag, " ", asked,
+                                                ". Fix: --", flag, " ", was}));
     }
   }
 }
@@ -147,7 +147,7 @@ template <class Read>
 auto read_from(const std::string& file, Read read) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw tutti::usage_error("cannot read " + file + ". Fix: a checkpoint of this job's");
+    throw tutti::usage_error("cannot read " + file + ". Fix: name a checkpoint of this job");
   }
   try {
     return read(in);
@@ -168,7 +168,8 @@ void load_checkpoint(Engine& engine, Model& model, const common::job& job,
                           [&own](std::span<float> statistics) { own.floats(statistics); });
     own.expect_hash();
     if (in.peek() != std::istream::traits_type::eof()) {
-      throw tutti::usage_error("the checkpoint has more than was saved. Fix: use an earlier one");
+      throw tutti::usage_error(
+          "the checkpoint is longer than what was saved. Fix: use an earlier one");
     }
   });
 }
@@ -198,7 +199,7 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
   if (engine.average(mean != own ? 1 : 0) > 0) {
     throw tutti::usage_error(file + " is of step " +
                              std::to_string(static_cast<std::uint64_t>(own)) +
-                             ", but not every rank's is. Fix: use an earlier one");
+                             ", but another rank's checkpoint is not. Fix: use an earlier one");
   }
   load_checkpoint(engine, model, job, chosen());
   engine.average(0);  // no rank continues while another may still refuse its file

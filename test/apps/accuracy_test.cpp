@@ -37,7 +37,7 @@ TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
   // falls for twenty steps.
   expect(rates("--rate-warm-up 1"), {0.3, 0.3 * 11 / 20, 0.3 / 20});
   train_refuses("--rate squared",
-                "--rate squared cannot be. Did you mean linear? Fix: one of constant, linear, "
+                "--rate squared is not valid. Did you mean linear? Fix: one of constant, linear, "
                 "cosine, in_steps");
 }
 
@@ -64,8 +64,9 @@ TEST_F(Apps, ModelsThatDifferAreJudgedByTheirMeanAndTheWorst) {
   const auto apart = last("--strategy Local");
   EXPECT_GT(apart["worst_accuracy"], 0.1);
   const auto said = train("--strategy Local --ranks 2 --epochs 1");
-  EXPECT_NE(said.out.find("the models of 2 workers differ: test is of their mean, the worst has "),
-            std::string::npos)
+  EXPECT_NE(
+      said.out.find("the models of 2 workers differ: test is of their mean, the worst model has "),
+      std::string::npos)
       << said.out;
 }
 
@@ -92,7 +93,7 @@ TEST_F(Apps, ConvergencePrintsATableAndDrawsIt) {
   EXPECT_NE(refused.status, 0);
   EXPECT_EQ(lines(refused.err), 1U) << refused.err;
   EXPECT_NE(run("--strategy SMA,LocalSGD --only Horovod,SMA")
-                .err.find("--only Horovod is not in its list. Fix: of SMA, LocalSGD\n"),
+                .err.find("--only Horovod is not in its list. Fix: some of SMA, LocalSGD\n"),
             std::string::npos);
   EXPECT_NE(run("--strategy Nobody").err.find("no strategy is named 'Nobody'"), std::string::npos);
   EXPECT_NE(run("--strategy SMA --plot nowhere/x.svg").err.find("Fix: a file that can be written"),
@@ -146,9 +147,9 @@ TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   std::filesystem::remove(here_ / "data_batch_4.bin");
   train_refuses("--data cifar10:.",
                 "./data_batch_4.bin: cannot be opened. Fix: --data cifar10:DIR");
-  train_refuses("--data cifar10", "--data cifar10 is installed nowhere. Fix: --data cifar10:DIR");
+  train_refuses("--data cifar10", "--data cifar10 needs a directory. Fix: --data cifar10:DIR");
   train_refuses("--augment crop-flop",
-                "--augment crop-flop cannot be. Did you mean crop-flip? Fix: one of ");
+                "--augment crop-flop is not valid. Did you mean crop-flip? Fix: one of ");
 }
 
 }  // namespace

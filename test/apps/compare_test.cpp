@@ -150,11 +150,13 @@ TEST_F(Compare, ServersOnBothKindsOfHostsShareOutTheSums) {
   EXPECT_NEAR(best["iteration_ms"]["median"].get<double>(), 1.2 * 817.6, 0.05 * 1.2 * 817.6);
   EXPECT_EQ(best["machines"], 6);
   EXPECT_EQ(best["server_hosts"], "mixed");
-  compare_refuses(flags + "--link 1Gbit/0us --servers 3",
-                  "BytePS: 3 servers cannot be one on each of 4 workers' hosts and at most as many "
-                  "more on their own. Fix: --servers from 4 to 8, or another --server-hosts");
+  compare_refuses(
+      flags + "--link 1Gbit/0us --servers 3",
+      "BytePS: 3 servers do not fit: each of 4 workers' hosts needs one, and at most as "
+      "many more can have hosts of their own. Fix: --servers from 4 to 8, or another "
+      "--server-hosts");
   compare_refuses(flags + "--link 2x1Gbit/0us --servers 6",
-                  "--server-hosts mixed wants a NIC for each worker. Fix: --link without a number");
+                  "--server-hosts mixed needs a NIC for each worker. Fix: --link without a number");
 }
 
 TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
@@ -175,10 +177,11 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
                  "--server-hosts own")
                 .front()["machines"],
             3);
-  compare_refuses(flags + " --server-hosts workers --ranks 2000",
-                  "BytePS: --server-hosts workers is simulated message by message, so for 1024 "
-                  "workers");
-  compare_refuses(flags + " --server-hosts mine", "no place for servers is named 'mine'.");
+  compare_refuses(
+      flags + " --server-hosts workers --ranks 2000",
+      "BytePS: --server-hosts workers is simulated message by message, with at most 1024 "
+      "workers");
+  compare_refuses(flags + " --server-hosts mine", "no mode of --server-hosts is named 'mine'.");
 }
 
 TEST_F(Compare, AServerBehindASlowerNicHoldsItsWorkersUp) {
@@ -198,7 +201,7 @@ TEST_F(Compare, AServerBehindASlowerNicHoldsItsWorkersUp) {
     EXPECT_NEAR(got["iteration_ms"]["median"].get<double>(), wire, 0.05 * wire) << got;
   }
   compare_refuses("--network mine.net",
-                  "mine.net gives servers NICs of their own, and they have none on the workers' "
+                  "mine.net gives servers NICs of their own, but they share those of the workers' "
                   "hosts. Fix: --server-hosts own");
 }
 
@@ -233,9 +236,9 @@ TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
   EXPECT_GT(rows(flags + " --network mine.net")[0]["iteration_ms"]["median"],
             named[0]["iteration_ms"]["median"]);
   std::ofstream(here_ / "bad.net") << "\nlink fast\n";
-  compare_refuses("--network bad.net", "bad.net line 2: --link fast is no link. Fix:");
+  compare_refuses("--network bad.net", "bad.net line 2: --link fast is not a link. Fix:");
   std::ofstream(here_ / "bad.net") << "NIC 10Gbit/50us\n";
-  compare_refuses("--network bad.net", "bad.net line 1: 'NIC 10Gbit/50us' is no link. Fix:");
+  compare_refuses("--network bad.net", "bad.net line 1: 'NIC 10Gbit/50us' is not a link. Fix:");
   std::ofstream(here_ / "bad.net") << "# nothing\n";
   compare_refuses("--network bad.net", "bad.net has no line 'link'. Fix:");
 }
@@ -274,11 +277,12 @@ TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
   }
   std::ofstream(here_ / "host.net") << "link 4x25Gbit/10us\nrank 2 1Gbit/10us\n";
   EXPECT_EQ(rows(flags + " --network host.net")[0]["machines"], 2);
-  compare_refuses("--network one.net --ranks 2", "one.net gives rank 2 a NIC, and it does not");
+  compare_refuses("--network one.net --ranks 2",
+                  "one.net gives rank 2 a NIC, but that rank does not");
   compare_refuses("--network one.net --strategy DDP --ranks 2000",
                   "one.net gives single ranks a NIC");
   std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\nrank two 1Gbit/50us\n";
-  compare_refuses("--network bad.net", "bad.net line 2: 'rank two 1Gbit/50us' is no link. Fix:");
+  compare_refuses("--network bad.net", "bad.net line 2: 'rank two 1Gbit/50us' is not a link. Fix:");
   for (const std::string key : {"link", "rank 1"}) {
     std::ofstream(here_ / "bad.net")
         << "link 10Gbit/50us\nservers 1Gbit/50us\nrank 01 1Gbit/50us\n" + key + " 2Gbit/50us\n";
@@ -286,9 +290,10 @@ TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
   }
   for (const std::string whose : {"inside", "servers", "rank 1"}) {
     std::ofstream(here_ / "bad.net") << "link 10Gbit/50us\n" + whose + " 4x1Gbit/50us\n";
-    compare_refuses("--network bad.net",
-                    "bad.net line 2: 4x1Gbit/50us puts ranks behind one NIC, as the line 'link' "
-                    "alone does. Fix: without 4x");
+    compare_refuses(
+        "--network bad.net",
+        "bad.net line 2: 4x1Gbit/50us puts several ranks behind one NIC, which only the "
+        "line 'link' can do. Fix: without 4x");
   }
 }
 
@@ -317,7 +322,7 @@ TEST_F(Compare, ResumedItRunsWhatIsMissingAndPrintsTheSame) {
   EXPECT_EQ(lines().size(), 16U);
   std::ofstream(here_ / "kept") << all[0] << "\n" << all[1].substr(0, 90);
   compare_refuses(flags + "--resume kept",
-                  "kept line 2 is no row of tutti-compare. Fix: delete it");
+                  "kept line 2 is not a row of tutti-compare. Fix: delete it");
   compare_refuses(flags + "--resume none", "cannot read none. Fix:");
 }
 
@@ -342,9 +347,8 @@ TEST_F(Compare, ARowThatLacksAFigureOrHasAnotherIsNamed) {
   const auto good = nlohmann::json::parse(all.substr(0, all.find('\n')));
   const auto refused = [&](const nlohmann::json& bad, const std::string& field) {
     std::ofstream(here_ / "bad") << good << "\n" << bad << "\n";
-    compare_refuses(flags + "--resume bad", "bad line 2 is no row of this tutti-compare: '" +
-                                                field +
-                                                "' is missing or cannot be. Fix: delete it");
+    compare_refuses(flags + "--resume bad", "bad line 2 is not a row of this tutti-compare: '" +
+                                                field + "' is missing or invalid. Fix: delete it");
   };
   for (const char* field : {"job",
                             "strategy",
@@ -473,16 +477,15 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
 
   const std::string its = "--all-reduce-table ways.json ";
   const std::string fix =
-      ". Fix: what bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE "
-      "writes";
+      ". Fix: a file of bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE";
   auto& last = table["benchmarks"].emplace_back();
   for (const auto& [row, why] : std::vector<std::pair<nlohmann::json, std::string>>{
-           {all_reduce_row("ring", 4, 1), "has a row of 'ring', which is no way to add up"},
+           {all_reduce_row("ring", 4, 1), "has a row of 'ring', which is not an all-reduce"},
            {all_reduce_row("nccl:1k:xring", 4, 1),
-            "has a row of 'nccl:1k:xring', which is no way to add up"},
-           {all_reduce_row("nccl", 4, 0), "has a row whose 'seconds' is missing or cannot be"},
-           {all_reduce_row("nccl", -4, 1), "has a row whose 'elements' is missing or cannot be"},
-           {all_reduce_row("nccl", 4, 1, 2), "has rows of several numbers of ranks"}}) {
+            "has a row of 'nccl:1k:xring', which is not an all-reduce"},
+           {all_reduce_row("nccl", 4, 0), "has a row whose 'seconds' is missing or invalid"},
+           {all_reduce_row("nccl", -4, 1), "has a row whose 'elements' is missing or invalid"},
+           {all_reduce_row("nccl", 4, 1, 2), "has rows with different numbers of ranks"}}) {
     last = row;
     write(table);
     compare_refuses(asked, its + why + fix);
@@ -492,7 +495,7 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
     compare_refuses(asked, its + "has no row all_reduce_spec/WAY" + fix);
   }
   compare_refuses("--strategy TFReplicated --all-reduce-table none",
-                  "--all-reduce-table none is no file" + fix);
+                  "--all-reduce-table none is not a readable file" + fix);
 }
 
 TEST_F(Compare, TenThousandWorkersTakeSeconds) {
@@ -502,7 +505,7 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   EXPECT_EQ(all.back()["ranks"], 10000);
   EXPECT_GT(all.back()["iteration_ms"]["median"], all.front()["iteration_ms"]["median"]);
   compare_refuses("--strategy KungFu --ranks 2000",
-                  "KungFu is simulated message by message, so for 1024 workers at most.");
+                  "KungFu is simulated message by message, with at most 1024 workers.");
   const auto left = compare(
       "--model mobilenet_v2 --link 10Gbit/50us --ranks 2000 --server-hosts own --iterations 1 "
       "--warmup 0");
@@ -516,13 +519,13 @@ TEST_F(Compare, MoreThanAThousandWorkersAreNeverSimulatedMessageByMessage) {
   const std::string flags = "--model mobilenet_v2 ";
   compare_refuses(
       flags + "--strategy DDP --ranks 10000 --link 1000x10Gbit/1us",
-      "DDP: 2000 of 10000 workers would be simulated message by message, and 1024 can be. "
-      "Fix: less --ranks, fewer of them on a host, or other strategies");
+      "DDP: 2000 of 10000 workers would be simulated message by message, but at most 1024 can "
+      "be. Fix: fewer --ranks, fewer of them on a host, or other strategies");
   for (const std::string one : {"--slow-rank 1500:10", "--jitter 0.1"}) {
     compare_refuses(flags + "--strategy BSP --ranks 4,2000 " + one,
                     one.substr(0, one.find(' ')) +
-                        " makes workers differ, who are then simulated message by message, 1024 at "
-                        "most. Fix: less --ranks, or leave it out");
+                        " makes workers differ, so they are simulated message by message, 1024 at "
+                        "most. Fix: fewer --ranks, or leave it out");
   }
 }
 
@@ -569,7 +572,7 @@ TEST_F(Compare, AFullDiskIsSaid) {
   compare_refuses("--strategy BSP --model mobilenet_v2 --csv /dev/full", full);
   compare_refuses("--strategy BSP --model mobilenet_v2 --json /dev/full", full);
   refuses(shell("sh -c '" TUTTI_APPS_DIRECTORY "/tutti-compare --list-models >/dev/full'"),
-          "tutti-compare: standard output takes no more. Fix: free space or another file");
+          "tutti-compare: standard output cannot be written. Fix: free space or another file");
 }
 
 TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
@@ -702,14 +705,14 @@ TEST_F(Compare, APartOfAPeriodIsSaid) {
     EXPECT_EQ(lines(got.out), 2 + 5 + sentences.size()) << got.out;
     return got.out;
   };
-  const std::string diloco = "DiLoCo exchanges every 500 iterations, and its row is of ";
+  const std::string diloco = "DiLoCo exchanges every 500 iterations, but its row covers ";
   const auto first = says("--json kept", {diloco + "12. Fix: --iterations 500"});
   EXPECT_EQ(says("--resume kept", {diloco + "12. Fix: --iterations 500"}), first);
   says("--iterations 6",
        {diloco + "6. Fix: --iterations 500",
-        "LocalSGD exchanges every 4 iterations, and its row is of 6. Fix: --iterations 8"});
+        "LocalSGD exchanges every 4 iterations, but its row covers 6. Fix: --iterations 8"});
   const std::string five =
-      " exchanges every 5 iterations, and its row is of 12. Fix: --iterations 15";
+      " exchanges every 5 iterations, but its row covers 12. Fix: --iterations 15";
   says("--architecture.period 5", {"DiLoCo" + five, "LocalSGD" + five, "EASGD" + five});
   says("--architecture.period 3", {});
   says("--ranks 1", {});
@@ -805,12 +808,14 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   write(1, 0.5);
   EXPECT_NEAR(milliseconds("--kernels times") - at_once, taken / 2, 0.02);
 
-  compare_refuses(flags + "--kernels none", "--kernels none is no file. Fix: what bench-kernels ");
-  compare_refuses(flags + "--kernels .", "--kernels . is no file. Fix: what bench-kernels ");
+  compare_refuses(flags + "--kernels none",
+                  "--kernels none is not a readable file. Fix: a file of bench-kernels ");
+  compare_refuses(flags + "--kernels .",
+                  "--kernels . is not a readable file. Fix: a file of bench-kernels ");
   compare_refuses(
       "--strategy EFSignSGD --kernels times",
       "EFSignSGD: times has no row rates/compression::rescaled_error_feedback<compression::"
-      "scaled_sign>. Fix: what bench-kernels");
+      "scaled_sign>. Fix: a file of bench-kernels");
   std::ofstream(here_ / "times") << "{\"benchmarks\": [" << times(top_k, -1, 12, 1, 8) << "]}";
   compare_refuses(flags + "--kernels times", "times: 'encode_ns' of ");
   for (const char* other :
@@ -932,9 +937,7 @@ TEST_F(Compare, WhatARowGivesUpStandsBesideItsTime) {
 }
 
 TEST_F(Compare, RefusesInOneLine) {
-  compare_refuses("--slow-rank 2",
-                  "--slow-rank '2' is no rank and how many times as long it "
-                  "computes. Fix: 2:10");
+  compare_refuses("--slow-rank 2", "--slow-rank '2' is not RANK:FACTOR. Fix: 2:10");
   compare_refuses("--slow-rank 4:10", "--slow-rank: rank 4 does not train. Fix: from 0 to 3");
   compare_refuses(
       "--strategy SyncReplicas --architecture.backups 4",
@@ -942,52 +945,55 @@ TEST_F(Compare, RefusesInOneLine) {
       "architecture.backups of at most 3");
   compare_refuses("--strategy SSP --architecture.staleness -1",
                   "SSP: architecture.staleness of -1 cannot be kept");
-  compare_refuses("--link 10Gb/5us", "--link 10Gb/5us is no link. Fix: as 10Gbit/50us");
-  compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is no link");
-  compare_refuses("--link 10Gbit", "--link 10Gbit is no link");
-  compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is no link");
-  compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is no link");
+  compare_refuses("--link 10Gb/5us",
+                  "--link 10Gb/5us is not a link. Fix: rate and latency as 10Gbit/50us");
+  compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is not a link");
+  compare_refuses("--link 10Gbit", "--link 10Gbit is not a link");
+  compare_refuses("--link 0x10Gbit/5us", "--link 0x10Gbit/5us is not a link");
+  compare_refuses("--link 10Gbit/-5us", "--link 10Gbit/-5us is not a link");
   for (const char* link : {"10Gbit/infs", "10Gbit/1e300s", "infGbit/5us", "nanGbit/5us",
                            "1e300Gbit/5us", "1e-300bit/5us"}) {
-    compare_refuses(std::string("--link ") + link, std::string("--link ") + link + " is no link");
+    compare_refuses(std::string("--link ") + link,
+                    std::string("--link ") + link + " is not a link");
   }
   for (const char* flag : {"--jitter", "--slowdown", "--memory-bandwidth"}) {
     compare_refuses(std::string(flag) + " 1e308",
-                    std::string(flag) + " 1e+308 cannot be. Fix: a number from 0 to 1e15");
+                    std::string(flag) + " 1e+308 is out of range. Fix: a number from 0 to 1e15");
   }
-  compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is no rank and how many times");
-  compare_refuses("--slow-rank 1:0.5",
-                  "--slow-rank '1:0.5' is no rank and how many times as long it computes. Fix: "
-                  "2:10, of 1 to 1000000");
+  compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is not RANK:FACTOR. Fix: 2:10");
+  compare_refuses(
+      "--slow-rank 1:0.5",
+      "--slow-rank '1:0.5' is not RANK:FACTOR. Fix: 2:10 if rank 2 computes 10 times as "
+      "long, or up to 1000000");
   compare_refuses("--strategy BSP --slowdown 101",
                   "BSP: a replay's slowdown is a share of a pass. Fix: from 0 to 100");
-  compare_refuses("--payloads carried", "--payloads carried takes the host's time");
-  compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
-  compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");
+  compare_refuses("--payloads carried", "--payloads carried takes time of this host");
+  compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is not a link");
+  compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is not a link");
   compare_refuses("--link 2147483647x10Gbit/50us",
-                  "--link 2147483647x10Gbit/50us is no link. Fix:");
+                  "--link 2147483647x10Gbit/50us is not a link. Fix:");
   compare_refuses("--link 4294967297x10Gbit/50us",
-                  "--link 4294967297x10Gbit/50us is no link. Fix:");
+                  "--link 4294967297x10Gbit/50us is not a link. Fix:");
   compare_refuses("--network 10GBE", "no network or file is named '10GBE'. Did you mean 10GbE?");
   compare_refuses("--model resnet51",
                   "no model to replay is named 'resnet51'. Did you mean resnet50?");
   compare_refuses("--model nowhere.csv", "nowhere.csv");
   compare_refuses("--world actual", "no world is named 'actual'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
-  compare_refuses(
-      "--strategy 'hovorod*'",
-      "no strategy is of the family 'hovorod*'. Fix: --list-strategies has their names");
-  compare_refuses("--ranks 0", "--ranks 0 cannot be");
-  compare_refuses("--link ,", "--link , names none. Fix: as 10Gbit/50us");
-  compare_refuses("--memory-bandwidth 0", "--memory-bandwidth 0 cannot be. Fix: more than 0 GB/s");
-  compare_refuses("--ranks 4,x", "--ranks x cannot be");
+  compare_refuses("--strategy 'hovorod*'",
+                  "no strategy matches 'hovorod*'. Fix: see the names with --list-strategies");
+  compare_refuses("--ranks 0", "--ranks 0 is not a number of workers");
+  compare_refuses("--link ,", "--link , names no link. Fix: one as 10Gbit/50us");
+  compare_refuses("--memory-bandwidth 0",
+                  "--memory-bandwidth 0 is out of range. Fix: more than 0 GB/s");
+  compare_refuses("--ranks 4,x", "--ranks x is not a number of workers");
   compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
   compare_refuses("--strategy BytePS --architecture.servers 1e12",
-                  "--architecture.servers 1e12 is not a number that fits. Fix:");
+                  "--architecture.servers 1e12 is not a valid number. Fix:");
   compare_refuses("--strategy BytePS --architecture.servers 2147483647",
-                  "BytePS: --architecture.servers 2147483647 cannot be. Fix: from 1 to 1024");
+                  "BytePS: --architecture.servers 2147483647 is out of range. Fix: from 1 to 1024");
   compare_refuses("--epochs 3", "there is no flag --epochs");
-  compare_refuses("--resume /", "cannot read /. Fix: --resume what --json has written");
+  compare_refuses("--resume /", "cannot read /. Fix: --resume a file that --json has written");
   compare_refuses("--csv /nowhere/table", "cannot write /nowhere/table");
   compare_refuses("--json /nowhere/rows", "cannot write /nowhere/rows");
 }

@@ -31,16 +31,16 @@ TEST_F(Optimizers, HelpNamesTheFlagsOfTheOptimizer) {
 TEST_F(Optimizers, AnOptimizerRefusesWhatIsAnothers) {
   train_refuses("--optimizer adm", "no optimizer is named 'adm'. Did you mean adam?");
   train_refuses("--optimizer adam --momentum 0.9",
-                "--momentum is not this optimizer's. Fix: leave it out");
+                "--momentum is not an option of this optimizer. Fix: leave it out");
   train_refuses("--optimizer adam --optimizer.beta 0.9",
                 "this optimizer has no --optimizer.beta. Did you mean --optimizer.beta1?");
   train_refuses("--optimizer adam --optimizer.decay couple",
-                "--optimizer.decay couple cannot be. Did you mean coupled?");
+                "--optimizer.decay couple is not valid. Did you mean coupled?");
   train_refuses("--strategy ZeRO1 --optimizer lamb",
-                "--optimizer lamb looks at whole tensors, and ZeRO1 updates parts of them. Fix: "
+                "--optimizer lamb needs whole tensors, but ZeRO1 updates parts of them. Fix: "
                 "sgd, adam or adamw");
   train_refuses("--optimizer.learning_rate -1",
-                "--optimizer.learning_rate -1 cannot be. Fix: a number that is not negative");
+                "--optimizer.learning_rate -1 is out of range. Fix: a number that is not negative");
   train_refuses("--optimizer lamb --optimizer.trust 1", "this optimizer has no --optimizer.trust");
   train_refuses("--strategy OneBitAdam --optimizer sgd",
                 "no optimizer of OneBitAdam is named 'sgd'. Did you mean one_bit_adam?");
@@ -49,11 +49,13 @@ TEST_F(Optimizers, AnOptimizerRefusesWhatIsAnothers) {
 
 TEST_F(Optimizers, DensitiesOfTheFirstEpochsAreShares) {
   for (const char* list : {"0", "1.5", "0.25,", "0.25;0.1", "all"}) {
-    train_refuses(std::string("--strategy DGC --density-warm-up '") + list + "'",
-                  std::string("--density-warm-up ") + list + " is no list of shares. Fix: as ");
+    train_refuses(
+        std::string("--strategy DGC --density-warm-up '") + list + "'",
+        std::string("--density-warm-up ") + list + " is not a list of shares. Fix: a list as ");
   }
-  train_refuses("--strategy BSP --density-warm-up 0.25",
-                "--density-warm-up 0.25: BSP selects no share of its elements. Fix: leave it out");
+  train_refuses(
+      "--strategy BSP --density-warm-up 0.25",
+      "--density-warm-up 0.25: BSP does not select a share of the elements. Fix: leave it out");
 }
 
 /// With the mlp, k elements are sent to each of two others, an index and a value each. DGC selects

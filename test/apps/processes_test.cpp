@@ -195,17 +195,17 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
     return shell(TUTTI_APPS_DIRECTORY "/tutti-compare --strategy WFBPUnlimited " + flags);
   };
   refuses(alone("--world real --link 1Gbit/50us"),
-          "tutti-compare: --world real takes a process a rank. Fix: mpirun -np 4");
-  refuses(alone("--kernels cpu"), "tutti-compare: --kernels cpu runs them");
-  refuses(alone("--progress caller"), "tutti-compare: --progress is a real world's");
-  refuses(alone("--progress treadh"), "tutti-compare: --progress treadh cannot be");
+          "tutti-compare: --world real needs a process for each rank. Fix: mpirun -np 4");
+  refuses(alone("--kernels cpu"), "tutti-compare: --kernels cpu runs them here");
+  refuses(alone("--progress caller"), "tutti-compare: --progress is for --world real");
+  refuses(alone("--progress treadh"), "tutti-compare: --progress treadh is not valid");
   refuses(alone("--world rael"), "real");
   EXPECT_NE(alone("--help").out.find("emulated: on the same logical clock"), std::string::npos);
   for (const auto& [flags, sentence] : std::vector<std::pair<std::string, std::string>>{
            {"--ranks 2", "must know what connects these processes. Fix: --link 1Gbit/50us"},
            {"--link 1Gbit/50us --ranks 2 --jitter 0.1", "a real world has its own"},
            {"--link 1Gbit/50us --ranks 2 --kernels gpu", "gpu"},
-           {"--link 1Gbit/50us --ranks 3", "need as many processes, not 2"}}) {
+           {"--link 1Gbit/50us --ranks 3", "need as many processes, but there are 2"}}) {
     SCOPED_TRACE(flags);
     const auto got = compare(2, "--strategy WFBPUnlimited --model mobilenet_v2 " + flags, "real");
     EXPECT_EQ(got.status, 2) << got.err;
@@ -223,7 +223,7 @@ TEST_F(Processes, OfALauncherThatMpiDoesNotKnowDoNotRunAlone) {
                    " " TUTTI_APPS_DIRECTORY "/" + program);
     };
     const std::string sentence =
-        ": a launcher started 4 processes, and MPI knows of this one alone. Fix: mpirun -np 4, of "
+        ": a launcher started 4 processes, but MPI sees only this one. Fix: mpirun -np 4, from "
         "the MPI";
     refuses(started("tutti-compare --strategy BSP"), "tutti-compare" + sentence);
     refuses(started("combination-cpu-none-off-TopK-parameter-server --data synthetic"),
@@ -255,7 +255,7 @@ TEST_F(Processes, EndTogetherWhereOneIsStartedOtherwise) {
   EXPECT_NE(unlike.status, 0);
   EXPECT_EQ(unlike.out, "");
   const std::string sentence =
-      "tutti-compare: --jitter is not the same everywhere. Fix: set it alike on every rank";
+      "tutti-compare: --jitter differs between ranks. Fix: give every rank the same value";
   EXPECT_NE(unlike.err.find(sentence), std::string::npos) << unlike.err;
   EXPECT_EQ(unlike.err.find(sentence), unlike.err.rfind(sentence)) << "said once: " << unlike.err;
 }
@@ -264,8 +264,8 @@ TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
   const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBPUnlimited");
   EXPECT_NE(got.status, 0);
   const std::string sentence =
-      "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, not 2. Fix: "
-      "mpirun -np 3";
+      "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, but there are "
+      "2. Fix: mpirun -np 3";
   EXPECT_NE(got.err.find(sentence), std::string::npos) << got.err;
   EXPECT_EQ(got.err.find(sentence), got.err.rfind(sentence)) << "said once: " << got.err;
 }

@@ -56,7 +56,7 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
   const auto ranges = train("--help --all-reduce-spec pscpu:32k:xring");
   EXPECT_NE(ranges.out.find("--architecture.up_to2"), std::string::npos);
   EXPECT_EQ(ranges.out.find("--architecture.up_to3"), std::string::npos);
-  EXPECT_NE(train("--help --kvstore dist_async").out.find("MXNetDistAsync's own"),
+  EXPECT_NE(train("--help --kvstore dist_async").out.find("flags of MXNetDistAsync:"),
             std::string::npos);
 }
 
@@ -69,64 +69,67 @@ TEST_F(Apps, UnknownNamesSuggestTheNearest) {
   train_refuses("--stratgey BSP", "there is no flag --stratgey. Did you mean --strategy?");
   train_refuses(
       "--transport mpj",
-      "--transport mpj cannot be. Did you mean mpi? Fix: one of automatic, in_process, mpi");
+      "--transport mpj is not valid. Did you mean mpi? Fix: one of automatic, in_process, mpi");
   train_refuses("--strategy TopK --compression.densty 1",
                 "this strategy has no --compression.densty. Did you mean --compression.density?");
   train_refuses("--strategy BytePS --schedule.rule fit",
-                "--schedule.rule fit cannot be. Did you mean fits?");
+                "--schedule.rule fit is not valid. Did you mean fits?");
   train_refuses("BSP", "there is no flag BSP. Did you mean ");
   train_refuses("--kvstore dust_sync",
                 "there is no kvstore type 'dust_sync'. Fix: use local, device");
   train_refuses("--kvstore dist_sync --strategy BSP",
-                "--strategy BSP and --kvstore dist_sync name one each. Fix: leave one out");
+                "--strategy BSP and --kvstore dist_sync each name a strategy. Fix: leave one out");
   train_refuses(
       "--all-reduce-spec pscpu:32k:ring",
       "all_reduce_spec 'pscpu:32k:ring': 'ring' is not an algorithm. Fix: nccl, nccl/xring");
-  train_refuses("--all-reduce-spec xring --all-reduce-table a.json",
-                "--all-reduce-spec and --all-reduce-table say the same. Fix: leave one out");
+  train_refuses(
+      "--all-reduce-spec xring --all-reduce-table a.json",
+      "--all-reduce-spec and --all-reduce-table set the same options. Fix: leave one out");
   train_refuses("--all-reduce-spec xring --strategy BSP",
-                "--all-reduce-spec xring is TFReplicated's, and not BSP's. Fix: --strategy "
+                "--all-reduce-spec xring is for TFReplicated, not for BSP. Fix: --strategy "
                 "TFReplicated");
 }
 
 TEST_F(Apps, ImpossibleNumbersAreRefused) {
-  train_refuses("--ranks 0", "--ranks 0 cannot be. Fix: from 1 to 1024");
-  train_refuses("--ranks -1", "--ranks -1 cannot be");
+  train_refuses("--ranks 0", "--ranks 0 is out of range. Fix: from 1 to 1024");
+  train_refuses("--ranks -1", "--ranks -1 is out of range");
   train_refuses("--ranks four", "the argument ('four') for option '--ranks' is invalid");
-  train_refuses("--servers 0", "--servers 0 cannot be");
-  train_refuses("--epochs -3", "--epochs -3 cannot be");
-  train_refuses("--batch-size 0", "--batch-size 0 cannot be");
+  train_refuses("--servers 0", "--servers 0 is out of range");
+  train_refuses("--epochs -3", "--epochs -3 is out of range");
+  train_refuses("--batch-size 0", "--batch-size 0 is out of range");
   train_refuses("--batch-size 100000", "loader: 6000 images do not make 4 batches of 100000");
-  train_refuses("--learning-rate nan", "--learning-rate nan cannot be");
-  train_refuses("--deadline 0", "--deadline 0 cannot be");
-  train_refuses("--rate in_steps --rate-every 0", "--rate-every 0 cannot be. Fix: more than 0");
+  train_refuses("--learning-rate nan", "--learning-rate nan is out of range");
+  train_refuses("--deadline 0", "--deadline 0 is out of range");
+  train_refuses("--rate in_steps --rate-every 0",
+                "--rate-every 0 is out of range. Fix: more than 0");
   train_refuses("--strategy MGWFBP --fusion.startup -1", "fusion::merge_gradients: times must be");
   train_refuses("--strategy DeAR --schedule.gathers_at_once -5",
-                "--schedule.gathers_at_once -5 is not a number that fits");
-  train_refuses("--progress threads", "--progress threads cannot be. Did you mean thread?");
-  train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a number that fits");
-  train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a number that fits");
-  train_refuses("--fusion.bytes", "--fusion.bytes needs a value. Fix: as --fusion.bytes 1");
+                "--schedule.gathers_at_once -5 is not a valid number");
+  train_refuses("--progress threads", "--progress threads is not valid. Did you mean thread?");
+  train_refuses("--fusion.bytes 32MB", "--fusion.bytes 32MB is not a valid number");
+  train_refuses("--fusion.bytes -1", "--fusion.bytes -1 is not a valid number");
+  train_refuses("--fusion.bytes",
+                "--fusion.bytes needs a value. Fix: for example --fusion.bytes 1");
   train_refuses("--strategy TopK --compression.density 3", "compression::top_k: density must be");
   train_refuses("--strategy BytePS --architecture.servers 0", "0 servers among ");
   for (const char* number : {"1e12", "-1e12", "2147483648", "1.5", "nan"}) {
     train_refuses(std::string("--strategy BytePS --architecture.servers ") + number,
-                  std::string("--architecture.servers ") + number + " is not a number that fits");
+                  std::string("--architecture.servers ") + number + " is not a valid number");
   }
   train_refuses("--strategy BytePS --architecture.servers 1025",
-                "--architecture.servers 1025 cannot be. Fix: from 1 to 1024");
+                "--architecture.servers 1025 is out of range. Fix: from 1 to 1024");
 }
 
 TEST_F(Apps, AValueIsSaidOnce) {
   train_refuses("--strategy TopK --compression.density 0.5 --compression.density=0.001",
-                "--compression.density is said twice. Fix: leave one out");
+                "--compression.density is given twice. Fix: leave one out");
   train_refuses("--strategy BytePS --servers 4 --architecture.servers 2",
-                "--servers and --architecture.servers say the same. Fix: leave one out");
+                "--servers and --architecture.servers set the same value. Fix: leave one out");
   for (const auto& [shared, own] : {std::pair{"--learning-rate", "--optimizer.learning_rate"},
                                     std::pair{"--momentum", "--optimizer.momentum"},
                                     std::pair{"--weight-decay", "--optimizer.weight_decay"}}) {
     train_refuses(std::string(shared) + " 0.1 " + own + " 0.2",
-                  std::string(shared) + " and " + own + " say the same. Fix: leave one out");
+                  std::string(shared) + " and " + own + " set the same value. Fix: leave one out");
   }
 }
 
@@ -142,7 +145,7 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
-  train_refuses("--all-reduce-table .", "--all-reduce-table . is no file. Fix: ");
+  train_refuses("--all-reduce-table .", "--all-reduce-table . is not a readable file. Fix: ");
   train_refuses("--data fashion-mnist:/nowhere", "/nowhere/train-images-idx3-ubyte");
   const std::filesystem::path installed = "/usr/share/datasets/fashion-mnist";
   std::filesystem::create_directory(here_ / "data");
@@ -162,10 +165,11 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   const std::string saved = "--strategy BSP --ranks 2 --steps 3 --resume saved ";
   const std::string another = ": the checkpoint is of a run with ";
   refuses(train(saved + "--batch-size 64"),
-          another + "--batch-size 32, and this has --batch-size 64. Fix: --batch-size 32");
-  refuses(train(saved + "--seed 7"), another + "--seed 1, and this has --seed 7. Fix: --seed 1");
-  refuses(train(saved + "--augment crop-flip"), another + "--augment none, and this has");
-  refuses(train(saved + "--momentum 0.5"), another + "--optimizer.momentum 0.9, and this has");
+          another + "--batch-size 32, but this run has --batch-size 64. Fix: --batch-size 32");
+  refuses(train(saved + "--seed 7"),
+          another + "--seed 1, but this run has --seed 7. Fix: --seed 1");
+  refuses(train(saved + "--augment crop-flip"), another + "--augment none, but this run has");
+  refuses(train(saved + "--momentum 0.5"), another + "--optimizer.momentum 0.9, but this run has");
   refuses(train(saved + "--optimizer adam"),
           ": the checkpoint is of a run with another --optimizer. Fix:");
   std::filesystem::copy_file(here_ / "saved.1", here_ / "mine.1");
@@ -176,7 +180,7 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   std::filesystem::rename(here_ / "mine.1", here_ / "saved.1");
   std::ofstream(here_ / "saved.1", std::ios::app) << "x";
   train_refuses("--strategy BSP --ranks 2 --resume saved",
-                "saved.1: the checkpoint has more than was saved. Fix: use an earlier one");
+                "saved.1: the checkpoint is longer than what was saved. Fix: use an earlier one");
   std::filesystem::resize_file(here_ / "saved.1", 1000);
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
 }
@@ -201,7 +205,7 @@ TEST_F(Apps, ChecksThatAllRanksResumeAtOneStep) {
                              std::filesystem::copy_options::overwrite_existing);
   const auto got = train("--strategy BSP --ranks 2 --steps 5 --resume saved");
   EXPECT_EQ(got.status, 2);
-  EXPECT_NE(got.err.find("not every rank's is"), std::string::npos) << got.err;
+  EXPECT_NE(got.err.find("but another rank's checkpoint is not"), std::string::npos) << got.err;
 }
 
 TEST_F(Apps, AResumedJobWithNothingLeftSaysSo) {
@@ -209,7 +213,7 @@ TEST_F(Apps, AResumedJobWithNothingLeftSaysSo) {
   ASSERT_EQ(train(flags + "--checkpoint saved").status, 0);
   const auto got = train(flags + "--resume saved");
   EXPECT_EQ(got.status, 0) << got.err;
-  EXPECT_NE(got.out.find("nothing is left after step 2. Fix: more --epochs or --steps\n"),
+  EXPECT_NE(got.out.find("nothing is left to train after step 2. Fix: more --epochs or --steps\n"),
             std::string::npos)
       << got.out;
 }
@@ -409,7 +413,7 @@ TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
   if (std::filesystem::exists("/dev/nvidia0")) {
     return;
   }
-  const std::string sentence = "no CUDA device is here. Fix: ";
+  const std::string sentence = "this machine has no CUDA device. Fix: ";
   refuses(cell("up_to-off-signSGD-all-reduce", "--data synthetic --steps 1", "cuda"),
           "combination: " + sentence);
   train_refuses("--device cuda", sentence);
@@ -486,17 +490,19 @@ TEST_F(Apps, UnderMpirunRanksAreProcesses) {
   const auto rates =
       shell(mpirun + "1" + program + "--steps 2 : -np 1" + program + "--steps 2 --rate-warm-up 3");
   EXPECT_NE(rates.status, 0);
-  EXPECT_NE(rates.err.find("--rate-warm-up is not the same everywhere. Fix: set it alike on "),
+  EXPECT_NE(rates.err.find("--rate-warm-up differs between ranks. Fix: give every rank the same "),
             std::string::npos)
       << rates.err;
 
   const auto ranks = shell(mpirun + "2" + program + "--strategy BSP --ranks 4");
   EXPECT_NE(ranks.status, 0);
-  const std::string said = "tutti-train: --ranks 4 and 0 servers are not the 2 ranks that were ";
+  const std::string said =
+      "tutti-train: --ranks 4 and 0 servers do not add up to the 2 processes that were ";
   EXPECT_NE(ranks.err.find(said), std::string::npos) << ranks.err;
   EXPECT_EQ(ranks.err.find(said), ranks.err.rfind(said)) << "said once: " << ranks.err;
   train_refuses("--transport mpi --ranks 2",
-                "--ranks 2 and 0 servers are not the 1 ranks that were started. Fix: mpirun -np 2, "
+                "--ranks 2 and 0 servers do not add up to the 1 processes that were started. Fix: "
+                "mpirun -np 2, "
                 "or leave --transport out");
 }
 #endif

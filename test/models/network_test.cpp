@@ -78,7 +78,7 @@ TYPED_TEST(network, what_normalises_over_a_batch_trains_on_full_ones_alone) {
     FAIL();
   } catch (const tutti::usage_error& problem) {
     EXPECT_EQ(std::string(problem.what()),
-              "model: a batch of 3 images cannot be normalised over. Fix: train on batches of 4");
+              "model: a batch of 3 images is too small to normalise. Fix: train on batches of 4");
   }
 }
 
@@ -402,11 +402,14 @@ TEST(declaration, refers_to_layers_before_and_adds_the_same_shape) {
   const models::linear five{"five", 5};
   EXPECT_EQ(refusal({four, models::branch{0}, five}), "");
   EXPECT_EQ(refusal({four, models::branch{1}}),
-            "model mine: layer 1 refers to layer 1. Fix: refer to one before it");
+            "model mine: layer 1 refers to layer 1, which is not before it. Fix: refer to an "
+            "earlier layer");
   EXPECT_EQ(refusal({four, four, models::sum{7}}),
-            "model mine: layer 2 refers to layer 7. Fix: refer to one before it");
+            "model mine: layer 2 refers to layer 7, which is not before it. Fix: refer to an "
+            "earlier layer");
   EXPECT_EQ(refusal({four, five, models::sum{0}}),
-            "model mine: layer 2 adds a layer of another shape, 0. Fix: refer to one of the same");
+            "model mine: layer 2 adds layer 0, which has another shape. Fix: refer to one of the "
+            "same shape");
 }
 
 TEST(declaration, loses_nothing_to_layers_in_place) {
@@ -414,7 +417,7 @@ TEST(declaration, loses_nothing_to_layers_in_place) {
   const models::relu relu;
   const auto lost = [](std::size_t layer, std::size_t needs) {
     return tutti::sentence({"model mine: layer ", layer, " changes in place what layer ", needs,
-                            " needs in its backward pass. Fix: go on from another layer"});
+                            " needs in its backward pass. Fix: continue from another layer"});
   };
   EXPECT_EQ(refusal({same, relu, same, models::sum{1}}), "");
   EXPECT_EQ(refusal({same, same, models::branch{0}, relu}), lost(3, 1));

@@ -181,7 +181,7 @@ TEST(replayed, totals_that_cannot_be_are_refused) {
   const models::replayed idle{.name = "idle", .tensors = {{"a", 1, 0, 1}}};
   EXPECT_EQ(models::with_totals(idle, 0, 3).backward(), 3);
   expect_refusal([&] { models::with_totals(idle, 1, 1); },
-                 "idle: the forward pass takes no time, so that no shares of 1.000000 s follow. "
+                 "idle: the forward pass takes no time, so its tensors cannot share 1.000000 s. "
                  "Fix: give its tensors times.");
   expect_refusal(
       [&] { models::with_totals(idle, 0, -1); },
@@ -293,7 +293,7 @@ TEST_F(replayed_csv, lines_that_are_no_tensor_are_refused) {
   expect_line_refused("a,1e6,2,3", "elements is '1e6'" + whole);
   expect_line_refused("a,,2,3", "elements is ''" + whole);
   const std::string many =
-      "there are more than 1099511627776 elements in all. Fix: a model of at most so many.";
+      "there are more than 1099511627776 elements in all. Fix: a smaller model.";
   expect_line_refused("a,4611686018427387904,2,3", many);
   expect_line_refused("a,18446744073709551615,2,3", many);
   EXPECT_EQ(read(header + "a,1099511627776,2,3\n").elements(), std::size_t{1} << 40);

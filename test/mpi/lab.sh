@@ -65,7 +65,7 @@ grep -qE '^lab: 2 hosts, reno, [0-9.]+ s; others used [0-9.]+ cores, [0-9.]+ sto
 core=$(taskset -cp $$ | grep -oE '[0-9]+$')
 ranks=$(taskset -c "$core" "${lab[@]}" run sh -c 'echo "yields: $OMPI_MCA_mpi_yield_when_idle"' 2>&1) || wrong "$ranks"
 [ "$(grep -c "^yields: 1$" <<<"$ranks")" -eq 2 ] || wrong "ranks that share a core spin: $ranks"
-grep "^lab: 2 ranks spin on 1 cores: not pinned" <<<"$ranks" || exit 1
+grep "^lab: 2 ranks share 1 cores: they are not pinned" <<<"$ranks" || exit 1
 
 "${lab[@]}" link 2 100mbit || exit 1
 diff <(laboratories) - <<END || wrong "these links are not those that were set"
@@ -85,8 +85,8 @@ ln -s "$(command -v ip)" "$scratch"
 refuses 77 "there is no tc. Fix: apt-get install -y iproute2" env PATH="$scratch" "$python" "${beside[@]}" up 2 1gbit
 refuses 77 "there is no mpirun. Fix: apt-get install -y openmpi-bin" env PATH="$scratch" "$python" "${lab[@]}" run true
 for rate in 0mbit 0.0001bit 1gbps ""; do
-  refuses 1 "a link of rate '$rate' carries nothing. Fix: " "${beside[@]}" up 2 "$rate"
-  refuses 1 "a link of rate '$rate' carries nothing. Fix: " "${lab[@]}" link 1 "$rate"
+  refuses 1 "'$rate' is not a rate of a link. Fix: " "${beside[@]}" up 2 "$rate"
+  refuses 1 "'$rate' is not a rate of a link. Fix: " "${lab[@]}" link 1 "$rate"
 done
 refuses 1 "there is no host '3'. Fix: 1 to 2" "${lab[@]}" link 3 100mbit
 refuses 1 "'$name' is up already. Fix: " "${lab[@]}" up 2 1gbit

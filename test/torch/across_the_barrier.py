@@ -419,14 +419,14 @@ def optimizers():
     refused("like Adam", lambda: wrapped(module, torch.optim.Adam(module.parameters())))
     refused("lacks read.weight",
             lambda: wrapped(module, torch.optim.SGD(module.first.parameters(), lr=0.1)))
-    refused("the model has not",
+    refused("the model does not have",
             lambda: wrapped(module, torch.optim.SGD(
                 [*module.parameters(), *network().parameters()], lr=0.1)))
     groups = [{"params": module.first.parameters()},
               {"params": [each for name, each in module.named_parameters() if "first" not in name],
                "weight_decay": 0.1}]
     refused("differ in weight_decay", lambda: wrapped(module, torch.optim.SGD(groups, lr=0.1)))
-    refused("unused ones were to be left alone",
+    refused("find_unused_parameters leaves unused ones alone",
             lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1),
                             find_unused_parameters=True))
     for wrong in (-1, 2.5):
@@ -434,7 +434,7 @@ def optimizers():
             module, strategy=laws.momenta,
             optimizer=tutti_torch.OneBitAdam(module.parameters(), freeze_step=wrong)))
     module.to(torch.bfloat16)
-    refused("16 bits", lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1)))
+    refused("16-bit elements", lambda: wrapped(module, torch.optim.SGD(module.parameters(), lr=0.1)))
 
 
 def loops():
@@ -467,7 +467,7 @@ def loops():
     model, optimizer = begun()
     optimizer.step()
     optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
-    refused("the model has not", lambda: model(batch(1)))
+    refused("the model does not have", lambda: model(batch(1)))
 
     model, optimizer = begun()
     optimizer.step()

@@ -62,7 +62,7 @@ def what_does_not_compile_is_told_once():
 def what_does_not_load_is_told_once():
     before = len(folders())
     write(scratch / "inner.hpp", "extern const int inner;\n")
-    said = refused("inner + 1 compiles and does not load: ", lambda: build().module())
+    said = refused("inner + 1 compiles but does not load: ", lambda: build().module())
     assert "undefined symbol: inner" in said, said
     assert len(folders()) == before + 1, f"{folders()}, and one rank builds"
 

@@ -34,11 +34,10 @@ at::Tensor said_to_lie_on(at::Device device) {
 TEST(CudaTensors, LieWhereTheTransportWasMade) {
   EXPECT_EQ(refusal_of(said_to_lie_on({at::kCUDA, 0})), "");
   const std::string where =
-      ", and this rank trains on cuda:0, where its transport was made. Fix: model.to(\"cuda:0\"), "
-      "or "
-      "make the model's device current before the transport";
-  EXPECT_EQ(refusal_of(said_to_lie_on({at::kCUDA, 1})), "weight lies on cuda:1" + where);
-  EXPECT_EQ(refusal_of(at::zeros({3})), "weight lies on cpu" + where);
+      ", but this rank trains on cuda:0, where its transport was made. Fix: model.to(\"cuda:0\"), "
+      "or make the model's device current before making the transport";
+  EXPECT_EQ(refusal_of(said_to_lie_on({at::kCUDA, 1})), "weight is on cuda:1" + where);
+  EXPECT_EQ(refusal_of(at::zeros({3})), "weight is on cpu" + where);
 }
 
 TEST(CudaTensors, AreNotOnTheHost) {

@@ -124,8 +124,8 @@ def wrong_uses_are_one_line():
 
     assert says("invalid choice: 'vgg'", "--model", "vgg") == 1
     assert says("'0' is not 1 or more", "--steps", "0") == 1
-    assert says("have 28 pixels a side, not 32", "--model", "cnn", "--size", "32") == 1
-    assert says("a link of rate '1gbps' carries nothing", "--rate", "1gbps") == 1
+    assert says("have 28 pixels per side, not 32", "--model", "cnn", "--size", "32") == 1
+    assert says("'1gbps' is not a rate of a link", "--rate", "1gbps") == 1
     assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere",
                 PYTHON="/nowhere/python3") >= 6
 

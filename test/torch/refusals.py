@@ -24,8 +24,8 @@ def without_torch():
     """Or with one that is older than its hooks here."""
     package = os.environ["PYTHONPATH"]
     for sentence, version in (("which this Python lacks", None),
-                              ("needs torch 1.13 or newer, and this one is 1.9.1", "1.9.1"),
-                              ("needs torch 1.13 or newer, and this one is 0.4", "0.4")):
+                              ("needs torch 1.13 or newer, but this is 1.9.1", "1.9.1"),
+                              ("needs torch 1.13 or newer, but this is 0.4", "0.4")):
         folder = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"torch.{version}.{rank}")
         os.makedirs(os.path.join(folder, "torch"))
         if version is None:
@@ -48,7 +48,7 @@ def a_refused_composition():
 
 
 def what_is_no_strategy():
-    said = refused("Fix: a type that <tutti/strategies.hpp> or your header declares",
+    said = refused("Fix: name a type that <tutti/strategies.hpp> or your header declares",
                    lambda: ours(linear(), strategy="strategies::Nope"))
     assert said.startswith("strategies::Nope does not compile: "), said
     refused("strategies::BSP; int x does not compile: ",
@@ -105,7 +105,7 @@ def what_a_gpu_needs():
         os.makedirs(os.path.dirname(os.path.join(folder, each)))
         open(os.path.join(folder, each), "w").close()
     if not torch.cuda.is_available():
-        refused("no GPU is here", build)
+        refused("this machine has no GPU", build)
     torch.version.cuda = its
     os.environ.update({each: value for each, value in known.items() if value is not None})
 
@@ -119,21 +119,21 @@ def options():
                           ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),
                           ("fusion.bytes cannot be True", {"fusion.bytes": True}),
                           ("no option 1", {1: 2}),
-                          ("options cannot be 'fusion.bytes=1'", "fusion.bytes=1"),
+                          ("options must be a dict, not 'fusion.bytes=1'", "fusion.bytes=1"),
                           ("fusion.cycle cannot be None", {"fusion.cycle": None})):
         refused(sentence, lambda: ours(linear(), options=its))
 
 
 def models():
-    refused("the model cannot be None", lambda: tutti_torch.DataParallel(None, laws.dense))
+    refused("the model is None. Fix: pass a torch.nn.Module", lambda: tutti_torch.DataParallel(None, laws.dense))
     for copied in (copy.deepcopy, pickle.dumps):
         refused("copy model.module", lambda: copied(ours(linear())))
     refused("requires a gradient", lambda: ours(linear().requires_grad_(False)))
-    refused("weight is of Double", lambda: ours(linear().double()))
+    refused("weight has type Double", lambda: ours(linear().double()))
     overlapping = linear()
     overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
     refused("share memory", lambda: ours(overlapping))
-    refused("weight lies on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
+    refused("weight is on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
 
 
 def models_on_servers():
@@ -142,7 +142,7 @@ def models_on_servers():
             lambda: ours(linear().bfloat16(), strategy=laws.served))
     model = ours(linear(), strategy=laws.served)
     assert model.serves == (rank == laws.ranks - 1)
-    refused("remember what no rank of PyTorch's can save", model.state_dict)
+    refused("servers hold state that no worker can save", model.state_dict)
     if model.serves:
         model.serve()
     model._close()
@@ -158,7 +158,7 @@ def a_rank_without_a_pass():
 
 def a_scaler_that_comes_too_late():
     model = linear()
-    refused("scaler.step() skips an update", lambda: ours(
+    refused("scaler.step() skips an update that tutti has already made", lambda: ours(
         model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), scaler=object()))
 
 
@@ -172,14 +172,14 @@ def a_launcher_that_mpi_does_not_know():
              f"tutti_torch.DataParallel(torch.nn.Linear(3, 2), {laws.dense!r})"],
             env={**alone, size: "2", "RANK": "0"}, capture_output=True, text=True, check=False)
         assert done.returncode != 0, done
-        assert "a launcher started 2 processes, and MPI knows of this one alone" in done.stderr, done
+        assert "a launcher started 2 processes, but MPI sees only this one" in done.stderr, done
 
 
 def a_changed_model():
     for sentence, change in (
             ("no longer requires", lambda its: its.weight.requires_grad_(False)),
             ("bias now requires", lambda its: its.bias.requires_grad_()),
-            ("lies elsewhere", lambda its: setattr(its.weight, "data", its.weight.data.clone()))):
+            ("has moved in memory", lambda its: setattr(its.weight, "data", its.weight.data.clone()))):
         model = linear()
         model.bias.requires_grad_(False)
         model = ours(model)
@@ -203,7 +203,7 @@ def gradients():
         node = module.weight.expand_as(module.weight).grad_fn.next_functions[0][0]
         node.register_hook(lambda *_: reset(module.weight))
     model = ours(module)
-    refused("taken away", lambda: model(torch.ones(1, 3)).sum().backward())
+    refused("a hook removed", lambda: model(torch.ones(1, 3)).sum().backward())
     dist.barrier()
     model = ours(linear())
     refused("create_graph",

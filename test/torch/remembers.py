@@ -73,7 +73,7 @@ def a_replan_loses_nothing():
         else:
             assert means.count_nonzero() < means.numel() / 2 and residuals(model).abs().max() > 1e-3
     refused("this strategy has no option", lambda: model.replan({"compression.destiny": 0.1}))
-    refused("run.deadline stays", lambda: model.replan({"run.deadline": 3.0}))
+    refused("run.deadline is fixed", lambda: model.replan({"run.deadline": 3.0}))
     refused("density must be above 0", lambda: model.replan({"compression.density": 2.0}))
 
 
@@ -313,10 +313,10 @@ def others_state_is_refused():
     state = model.get_extra_state()
     refused(f"residuals of rank {rank + 1} of {ranks}",
             lambda: model.set_extra_state(dict(state, rank=rank + 1)))
-    refused("the state is one of strategies::BSP",
+    refused("the state is of strategies::BSP, but",
             lambda: model.set_extra_state(dict(state, strategy="strategies::BSP")))
-    refused("another model's", lambda: model.set_extra_state(dict(state, memories=[])))
-    refused("rank 0 loads a state of step 1, and rank 1 one of step 2",
+    refused("this state is of another strategy, model or optimizer", lambda: model.set_extra_state(dict(state, memories=[])))
+    refused("rank 0 loads a state of step 1, but rank 1 one of step 2",
             lambda: model.set_extra_state(dict(state, steps=1 + rank)))
     model.set_extra_state(state)
     train(model, torch.optim.Adam(model.parameters()), range(1, 2))
@@ -326,7 +326,7 @@ def others_state_is_refused():
 
 def a_scaler_is_refused():
     model, _ = made(scaler=Scaler(2.0 ** 13))
-    refused("on a device no residual follows the loss's scale", lambda: model(batch(0)))
+    refused("on a GPU residuals are neither rescaled with the loss nor restored", lambda: model(batch(0)))
     model._close()
 
 

@@ -99,7 +99,7 @@ class reader {
     elements_ += std::min(elements, 2 * most_elements);
     if (elements_ > most_elements) {
       reject("there are more than " + std::to_string(most_elements) + " elements in all",
-             "a model of at most so many");
+             "a smaller model");
     }
     read_.tensors.push_back({std::string(fields[0]), elements, seconds("forward_us", fields[2]),
                              seconds("backward_us", fields[3]),

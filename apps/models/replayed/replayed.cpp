@@ -88,8 +88,9 @@ void scale(replayed& network, pass of, double to, const std::string& what) {
                              " s. Fix: a finite time of 0 or more.");
   }
   if (from == 0 && to > 0) {
-    throw tutti::usage_error(network.name + ": " + what + " takes no time, so that no shares of " +
-                             std::to_string(to) + " s follow. Fix: give its tensors times.");
+    throw tutti::usage_error(network.name + ": " + what +
+                             " takes no time, so its tensors cannot share " + std::to_string(to) +
+                             " s. Fix: give its tensors times.");
   }
   for (auto& each : network.tensors) {
     each.*of *= from == 0 ? 1 : to / from;

@@ -8,10 +8,10 @@ def _expect_torch() -> None:
     except ModuleNotFoundError as reason:
         if reason.name != "torch":
             raise
-        raise ImportError(f"tutti_torch trains models of torch, which this Python lacks. {fix}",
+        raise ImportError(f"tutti_torch needs torch, which this Python lacks. {fix}",
                           name="torch") from None
     if tuple(map(int, version.split(".")[:2])) < (1, 13):
-        raise ImportError(f"tutti_torch needs torch 1.13 or newer, and this one is {version}. {fix}",
+        raise ImportError(f"tutti_torch needs torch 1.13 or newer, but this is {version}. {fix}",
                           name="torch")
 
 

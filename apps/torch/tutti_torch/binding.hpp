@@ -59,8 +59,8 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
         }
         value = mine.cast<wanted>();
       } catch (const py::cast_error&) {
-        throw tutti::usage_error(name + " cannot be " + its +
-                                 ". Fix: " + std::string(py::str(py::cast(value))) + ", say");
+        throw tutti::usage_error(name + " cannot be " + its + ". Fix: " +
+                                 std::string(py::str(py::cast(value))) + ", for example");
       }
     }
   };
@@ -145,8 +145,8 @@ std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   auto& engine = self.model().trained_by();
   if (engine.servers() > 0) {
     throw tutti::usage_error(
-        "this strategy's servers remember what no rank of PyTorch's can save. Fix: save "
-        "model.module alone");
+        "this strategy's servers hold state that no worker can save. Fix: save only "
+        "model.module");
   }
   std::vector<at::Tensor> all;
   engine.drain();
@@ -183,8 +183,8 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   }
   if (!fits) {
     throw tutti::usage_error(
-        "this state is another strategy's, another model's or another optimizer's. Fix: load what "
-        "the same ones and as many ranks have saved");
+        "this state is of another strategy, model or optimizer. Fix: load one that the same ones "
+        "saved, in a job of as many ranks");
   }
   if (scale != self.model().scale()) {
     self.model().scaled_by(scale);

@@ -54,7 +54,7 @@ def answer_of(*command: str) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as reason:
-        raise RuntimeError(f"{shlex.join(command)} failed, which the extension is built with. "
+        raise RuntimeError(f"{shlex.join(command)} failed, but the extension needs it. "
                            "Fix: apt-get install g++ ninja-build libopenmpi-dev") from reason
 
 
@@ -71,10 +71,10 @@ def sentence_of(strategy: str, output: str) -> str:
                     r"(?:fatal )?error: ([^\n]*)"):
         if found := re.search(pattern, output):
             return found[1] if found[1].startswith("tutti: ") else (
-                f"{strategy} does not compile: {found[1]}. Fix: a type that <tutti/strategies.hpp> "
-                "or your header declares")
+                f"{strategy} does not compile: {found[1]}. Fix: name a type that "
+                "<tutti/strategies.hpp> or your header declares")
     return (f"{strategy} does not compile: {' '.join(output.split())[-300:]}. Fix: let "
-            f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with memory and disk to work")
+            f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with enough memory and disk")
 
 
 class Kept:
@@ -154,8 +154,8 @@ class Kernels(Kept):
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = " ".join((done.stderr + done.stdout).split())[:300]
-            self.refuse(f"tutti's kernels do not compile: {said}. Fix: CUDA 13's toolkit, and "
-                        "NVCC_CCBIN=a host compiler that it knows")
+            self.refuse(f"tutti's kernels do not compile: {said}. Fix: install CUDA 13's toolkit, and "
+                        "set NVCC_CCBIN to a host compiler that it supports")
         return made, told.read_text().replace("\\\n", " ").split(": ", 1)[1].split()
 
 
@@ -173,7 +173,7 @@ class Build(Kept):
                     for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
         if header:
             if not os.path.isfile(header):
-                raise RuntimeError(f"there is no file {header}, which was to declare {strategy}. "
+                raise RuntimeError(f"there is no file {header} to declare {strategy}. "
                                    "Fix: header=the path of a C++ file")
             policies.append(f'#include "{os.path.abspath(header)}"')
         self.text = source.format(policies="\n".join(policies), strategy=strategy, place=place,
@@ -220,7 +220,7 @@ class Build(Kept):
         try:
             cpp_extension.verify_ninja_availability()
         except RuntimeError as reason:
-            raise RuntimeError("torch builds extensions by ninja, which is not installed. "
+            raise RuntimeError("torch builds extensions with ninja, which is not installed. "
                                "Fix: apt-get install ninja-build, or pip install ninja") from reason
         (folder / "module.cpp").write_text(self.text)
         try:
@@ -232,7 +232,7 @@ class Build(Kept):
         except RuntimeError as reason:
             self.refuse(sentence_of(self.strategy, str(reason)))
         except ImportError as reason:
-            self.refuse(f"{self.strategy} compiles and does not load: {reason}. "
-                        "Fix: a header that defines what it declares")
+            self.refuse(f"{self.strategy} compiles but does not load: {reason}. "
+                        "Fix: define in the header what it declares")
         told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
         return module, [path.strip() for path in told if path.startswith("    ")]

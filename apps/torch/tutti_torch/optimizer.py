@@ -44,8 +44,8 @@ class OnItsWay(torch.Tensor):
             return None
         if function in (torch.Tensor.zero_, torch.Tensor.detach_, torch.Tensor.requires_grad_):
             return arguments[0]
-        raise RuntimeError("this gradient is on its way, and its parameter is updated when its "
-                           "mean arrives, before anybody can read or scale it. Fix: train without "
+        raise RuntimeError("this gradient is on its way, and tutti updates its parameter when "
+                           "its mean arrives, so nobody can read or scale it. Fix: train without "
                            "optimizer=, or without clipping and GradScaler")
 
 
@@ -61,8 +61,9 @@ class Optimizer:
 
     def __init__(self, optimizer, parameters):
         if type(optimizer) not in _known:
-            raise RuntimeError(f"tutti has no optimizer like {type(optimizer).__name__}, to update "
-                               "each parameter when its mean arrives. Fix: torch.optim.SGD, or "
+            raise RuntimeError(f"tutti has no optimizer like {type(optimizer).__name__} that "
+                               "updates each parameter when its mean arrives. Fix: "
+                               "torch.optim.SGD, or "
                                "train without optimizer=")
         self.type, self._names, self._lacks = _known[type(optimizer)]
         self._optimizer = optimizer
@@ -87,11 +88,11 @@ class Optimizer:
         its = {id(each): each.requires_grad for group in self._optimizer.param_groups
                for each in group["params"]}
         if lacking := [name for each, name in self._trained.items() if each not in its]:
-            raise RuntimeError(f"the optimizer lacks {lacking[0]}, and tutti's updates every "
+            raise RuntimeError(f"the optimizer lacks {lacking[0]}, but tutti updates every "
                                "parameter that requires a gradient. Fix: "
                                "torch.optim.SGD(module.parameters(), ...)")
         if any(trained for each, trained in its.items() if each not in self._known):
-            raise RuntimeError("the optimizer has a parameter that the model has not. Fix: "
+            raise RuntimeError("the optimizer has a parameter that the model does not have. Fix: "
                                "torch.optim.SGD(module.parameters(), ...)")
 
     def values(self) -> dict:
@@ -107,10 +108,10 @@ class Optimizer:
                                    "optimizer=")
         for mine, each in self._names.items():
             if any(group[each] != groups[0][each] for group in groups):
-                raise RuntimeError(f"param_groups differ in {each}, and tutti's {name} has one "
+                raise RuntimeError(f"param_groups differ in {each}, but tutti's {name} has one "
                                    "for all. Fix: one group, or train without optimizer=")
         if self._optimizer.state:
-            raise RuntimeError(f"{name} holds momenta of torch's, and tutti keeps its own in the "
+            raise RuntimeError(f"{name} holds momenta of torch's, but tutti keeps its own in the "
                                "model's state_dict(). Fix: load param_groups alone, or begin with "
                                "a new optimizer")
         return {mine: float(groups[0][each]) for mine, each in self._names.items()}
@@ -119,15 +120,15 @@ class Optimizer:
         model = self._model()
         if model is None or model._trainer is None:
             raise RuntimeError("the model of this optimizer has ended. Fix: keep the model, or "
-                               "make an optimizer anew")
+                               "make a new optimizer")
         return model._trainer
 
     def begin(self) -> torch.Tensor:
         """Returns the values for a pass that begins. The caller sends rank 0's to all ranks."""
         if self._trainer().passes != self.steps:
             raise RuntimeError("step() was not called after the last backward(), whose gradients "
-                               "have updated the parameters. Fix: call it after each, and add "
-                               "gradients up inside no_sync()")
+                               "have updated the parameters. Fix: call it after each, and "
+                               "accumulate gradients inside no_sync()")
         return torch.tensor(list(self.values().values()), dtype=torch.float64)
 
     def apply(self, values: torch.Tensor) -> None:
@@ -143,11 +144,11 @@ class Optimizer:
 
     def step(self, closure=None) -> None:
         if closure is not None:
-            raise RuntimeError("step(closure) computes gradients again, and the last ones are "
-                               "applied by now. Fix: backward() before step()")
+            raise RuntimeError("step(closure) computes gradients again, but the last ones are "
+                               "already applied. Fix: call backward() before step()")
         if self._trainer().passes != self.steps + 1:
-            raise RuntimeError("step() follows no backward pass that was averaged. Fix: one "
-                               "step() after each backward() outside no_sync()")
+            raise RuntimeError("step() follows no backward pass that was averaged. Fix: call "
+                               "step() once after each backward() outside no_sync()")
         if self.values() != self._applied:
             raise RuntimeError("the optimizer's values were changed between the forward pass and "
                                "step(), which is too late for this step. Fix: change them after "

@@ -42,14 +42,14 @@ def _expect_company(processes: int) -> None:
                   for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
     if processes == 1 and started > 1:
-        raise RuntimeError(f"a launcher started {started} processes, and MPI knows of this one "
-                           f"alone. Fix: mpirun -np {started} python3 SCRIPT, of the MPI whose "
+        raise RuntimeError(f"a launcher started {started} processes, but MPI sees only this "
+                           f"one. Fix: mpirun -np {started} python3 SCRIPT, from the MPI whose "
                            "mpicxx is found here, and not torchrun")
 
 
 def _magnitudes(options) -> dict:
     if not isinstance(options, collections.abc.Mapping):
-        raise RuntimeError(f"options cannot be {options!r}. Fix: {{\"run.deadline\": 60.0}}, say")
+        raise RuntimeError(f"options must be a dict, not {options!r}. Fix: {{\"run.deadline\": 60.0}}")
     return dict(options)
 
 
@@ -139,9 +139,9 @@ class DataParallel(torch.nn.Module):
                  find_unused_parameters=False):
         super().__init__()
         if not isinstance(module, torch.nn.Module):
-            raise RuntimeError(f"the model cannot be {module!r}. Fix: a torch.nn.Module")
+            raise RuntimeError(f"the model is {module!r}. Fix: pass a torch.nn.Module")
         if optimizer and scaler:
-            raise RuntimeError("scaler.step() skips an update that tutti has made by then. Fix: "
+            raise RuntimeError("scaler.step() skips an update that tutti has already made. Fix: "
                                "train without optimizer=, or without a scaler")
         self.module = module
         self._options = _magnitudes(options or {})
@@ -328,8 +328,8 @@ class DataParallel(torch.nn.Module):
         """
         options = _magnitudes(options)
         if "run.deadline" in options:
-            raise RuntimeError("run.deadline stays as it was when the model was made. Fix: leave it "
-                               "out, or wrap the model anew")
+            raise RuntimeError("run.deadline is fixed when the model is wrapped. Fix: leave it "
+                               "out, or wrap the model again")
         options = {**self._options, **options}
         self._trainer.replan(options)
         self._options = options
@@ -397,9 +397,8 @@ class DataParallel(torch.nn.Module):
 
     def __reduce_ex__(self, _):
         """Refuses to be pickled or copied."""
-        raise RuntimeError("a model that trains with other ranks' is one of them, and neither "
-                           "copied nor pickled. Fix: copy model.module, or save "
-                           "model.state_dict()")
+        raise RuntimeError("a model that trains together with other ranks cannot be copied or "
+                           "pickled. Fix: copy model.module, or save model.state_dict()")
 
     def get_extra_state(self):
         """Returns the state of this rank's compressor and optimizer. Each rank saves its own, and
@@ -411,14 +410,14 @@ class DataParallel(torch.nn.Module):
 
     def set_extra_state(self, state) -> None:
         if state["strategy"] != self._strategy:
-            raise RuntimeError(f"the state is one of {state['strategy']} and this model's strategy "
-                               f"is {self._strategy}. Fix: load model.module alone")
+            raise RuntimeError(f"the state is of {state['strategy']}, but this model's strategy is "
+                               f"{self._strategy}. Fix: load only model.module")
         remembers = any(each.numel() > 0 for each in state["memories"])
         here, there = (self.rank, self.workers), (state["rank"], state["workers"])
         if remembers and here != there:
             raise RuntimeError(f"the state holds momenta or residuals of rank {there[0]} of "
-                               f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
-                               "every rank save and load its own, in a job of as many")
+                               f"{there[1]}, but this is rank {here[0]} of {here[1]}. Fix: let "
+                               "every rank save and load its own, in a job of as many ranks")
         self._expect_one_step(state["steps"])
         was = state.get("options", self._options)  # a saved state may lack them
         self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
@@ -433,6 +432,6 @@ class DataParallel(torch.nn.Module):
                   for rank in range(self.workers)]
         for rank, its in enumerate(loaded):
             if its != loaded[0]:
-                raise RuntimeError(f"rank 0 loads a state of step {loaded[0]}, and rank {rank} one of "
-                                   f"step {its}. Fix: let every rank load what it saved when the "
-                                   "others did")
+                raise RuntimeError(f"rank 0 loads a state of step {loaded[0]}, but rank {rank} one of "
+                                   f"step {its}. Fix: let every rank load the state that it saved "
+                                   "when the others did")

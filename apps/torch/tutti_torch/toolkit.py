@@ -18,8 +18,8 @@ class Toolkit:
 
     def __init__(self):
         if torch.version.cuda is None:
-            raise RuntimeError(f"this torch, {torch.__version__}, is built without CUDA, and tutti "
-                               "has kernels for CUDA alone. Fix: install one that is built for it, "
+            raise RuntimeError(f"this torch, {torch.__version__}, is built without CUDA, but tutti "
+                               "needs CUDA on a GPU. Fix: install one that is built for it, "
                                "or model.cpu()")
         self.home = self._home()
         self.nvcc = str(self.home / "bin/nvcc")
@@ -44,9 +44,9 @@ class Toolkit:
                      nvcc and pathlib.Path(nvcc).resolve().parent.parent, usual["CUDA"]):
             if each and (pathlib.Path(each) / "bin/nvcc").exists():
                 return pathlib.Path(each)
-        raise RuntimeError("the model lies on a GPU, and no nvcc is found to compile tutti's "
-                           f"kernels with. Fix: CUDA {torch.version.cuda}'s toolkit, and CUDA_HOME="
-                           "its folder, or model.cpu()")
+        raise RuntimeError("the model is on a GPU, but no nvcc is found to compile tutti's "
+                           f"kernels. Fix: install CUDA {torch.version.cuda}'s toolkit and set "
+                           "CUDA_HOME to its folder, or model.cpu()")
 
     def _release(self) -> str:
         """Returns what nvcc says of its version. Raises RuntimeError unless its major release is
@@ -56,9 +56,9 @@ class Toolkit:
         found = re.search(r"release (\d+)[.]\d+", said)
         wanted = torch.version.cuda.split(".")[0]
         if not found or found[1] != wanted:
-            raise RuntimeError(f"this torch is built for CUDA {torch.version.cuda}, and {self.nvcc} "
-                               f"is of {found[0] if found else 'no release that it says'}. Fix: "
-                               f"CUDA_HOME=the folder of a toolkit of CUDA {wanted}")
+            raise RuntimeError(f"this torch is built for CUDA {torch.version.cuda}, but {self.nvcc} "
+                               f"is of {found[0] if found else 'an unknown release'}. Fix: "
+                               f"set CUDA_HOME to the folder of a toolkit of CUDA {wanted}")
         return said
 
     def _nccl(self) -> tuple[pathlib.Path, pathlib.Path]:
@@ -72,9 +72,9 @@ class Toolkit:
                 library = root / folder / "libnccl.so.2"
                 if (root / "include/nccl.h").exists() and library.exists():
                     return root / "include", library
-        raise RuntimeError("the model lies on a GPU, and NCCL's header or library is not found, by "
-                           "which gradients travel. Fix: pip install nvidia-nccl-cu"
-                           f"{torch.version.cuda.split('.')[0]}, or NCCL_ROOT=its folder")
+        raise RuntimeError("the model is on a GPU, but NCCL's header or library, needed to send "
+                           "gradients, is not found. Fix: pip install nvidia-nccl-cu"
+                           f"{torch.version.cuda.split('.')[0]}, or set NCCL_ROOT to its folder")
 
     @staticmethod
     def _capabilities() -> list[str]:
@@ -84,6 +84,6 @@ class Toolkit:
         found = named or {torch.cuda.get_device_capability(each)
                           for each in range(torch.cuda.device_count())}
         if not found:
-            raise RuntimeError("no GPU is here to compile tutti's kernels for. Fix: "
-                               "TORCH_CUDA_ARCH_LIST=9.0, say")
+            raise RuntimeError("this machine has no GPU to compile tutti's kernels for. Fix: "
+                               "TORCH_CUDA_ARCH_LIST=9.0, for example")
         return sorted({f"{major}{minor}" for major, minor in found})

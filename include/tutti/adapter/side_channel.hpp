@@ -77,9 +77,9 @@ class side_channel {
           abandon(*world_, told);
         }
         told = sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
-                         " is in, for ", static_cast<std::uint64_t>(deadline_),
-                         " seconds. Fix: give every rank as many batches, train inside the "
-                         "model's join(), or evaluate model.module where one rank does"});
+                         " is in, after ", static_cast<std::uint64_t>(deadline_),
+                         " seconds. Fix: give every rank the same number of batches, train inside "
+                         "the model's join(), or evaluate model.module if only one rank does"});
         world_->abort(told);
         since = world_->now();
         limit = std::max(settle_time, deadline_);

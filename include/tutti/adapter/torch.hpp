@@ -264,13 +264,13 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
       }
     } else if (a_step_late && scale != 1) {
       throw usage_error(
-          "under this architecture means arrive a step late, when the loss may be scaled "
-          "otherwise, and steps cannot be skipped. Fix: train without a scaler, or with "
+          "under this architecture means arrive a step late, when the scale of the loss may have "
+          "changed, and steps cannot be skipped. Fix: train without a scaler, or with "
           "architecture::replicated");
     } else if (on_device && detail::residuals<types>::exist && scale != 1) {
       throw usage_error(
-          "on a device no residual follows the loss's scale, or is taken back where a step is "
-          "skipped. Fix: train without a scaler, or with a compressor that remembers nothing");
+          "on a GPU residuals are neither rescaled with the loss nor restored after a skipped "
+          "step. Fix: train without a scaler, or with a compressor that keeps no residuals");
     }
   }
   /// Changes the options from the next pass on, for example to a density that falls from epoch to
@@ -323,7 +323,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     if (its.handed_in) {
       throw usage_error(
           its.name +
-          " gets a second gradient in one backward pass, and its first is on its way. Fix: "
+          " gets a second gradient in one backward pass, but its first is already on its way. Fix: "
           "checkpoint with use_reentrant=False, or let one checkpointed part use the parameter");
     }
     hand_in(its);
@@ -451,40 +451,41 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     memory_.expect(its.value, its.name);
     const auto type = its.value.scalar_type();
     if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) {
-      throw usage_error(sentence({its.name, " is of ", at::toString(type),
-                                  ", and gradients travel as float, half or bfloat16. Fix: "
+      throw usage_error(sentence({its.name, " has type ", at::toString(type),
+                                  ", but gradients are sent as float, half or bfloat16. Fix: "
                                   "model.float(), or freeze it"}));
     }
     if (updates && type != at::kFloat) {
       throw usage_error(its.name +
-                        " has 16 bits an element, and optimizers of tutti's update floats. Fix: "
+                        " has 16-bit elements, but tutti's optimizers update 32-bit floats. Fix: "
                         "model.float(), or an optimizer of your own");
     }
     if (!its.value.is_non_overlapping_and_dense()) {
       throw usage_error(its.name +
                         " has elements that share memory, or gaps between them. Fix: make the "
-                        "parameter of tensor.contiguous()");
+                        "parameter from tensor.contiguous()");
     }
     if (type != at::kFloat &&
         facts::carries_of<typename engine_type::architecture> == carries::parameters) {
       throw usage_error(its.name +
-                        " has 16 bits an element, and this architecture sends parameters, which "
-                        "are floats. Fix: model.float(), or an architecture that sends gradients");
+                        " has 16-bit elements, but this architecture sends parameters as 32-bit "
+                        "floats. Fix: model.float(), or an architecture that sends gradients");
     }
   }
 
   void expect_between_passes() const {
     if (begun_) {
       throw usage_error(
-          "the last backward pass ended with an exception, and this rank's gradients of it are "
+          "the last backward pass ended with an exception, so this rank's gradients are "
           "incomplete. Fix: end the job, and resume from a checkpoint");
     }
   }
   void expect_zeros_where_unused() const {
     if (unused_ == unused_parameters::left_alone) {
       throw usage_error(
-          "an optimizer of tutti's updates every parameter at every step, and unused ones were to "
-          "be left alone. Fix: find_unused_parameters=False, which counts them as zeros");
+          "tutti's optimizer updates every parameter at every step, but find_unused_parameters "
+          "leaves unused ones alone. Fix: find_unused_parameters=False, which counts them as "
+          "zeros");
     }
   }
   /// Whether a gradient that autograd writes now is of another model's pass.
@@ -492,7 +493,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   void expect_forwarded() const {
     if (!forwarded_) {
       throw usage_error(
-          "a backward pass begins without a forward pass of its own, and parameters may have "
+          "a backward pass begins without a forward pass of its own, so parameters may have "
           "changed since the last one. Fix: call the model, not model.module, and add up losses "
           "for one backward()");
     }
@@ -504,10 +505,11 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
       return;
     }
     if (passes_ != 0) {
-      throw usage_error(its.name +
-                        " has a gradient, and no module that has it was called in this forward "
-                        "pass: it may have been read before its last update. Fix: call the module, "
-                        "or wait() before the parameter is read");
+      throw usage_error(
+          its.name +
+          " has a gradient, but no module that owns it was called in this forward "
+          "pass, so it may have been read before its last update. Fix: call the module, "
+          "or wait() before the parameter is read");
     }
     its.read_by_others = true;
   }
@@ -578,12 +580,12 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     if (its.value.requires_grad() != before.requires_grad) {
       throw usage_error(sentence(
           {its.name, before.requires_grad ? " no longer requires" : " now requires",
-           " a gradient, and the plan was made otherwise. Fix: wrap the model anew after changing "
+           " a gradient, unlike when the plan was made. Fix: wrap the model again after changing "
            "requires_grad"}));
     }
     if (its.value.data_ptr() != before.memory) {
       throw usage_error(its.name +
-                        " lies elsewhere than when the model was wrapped. Fix: move and convert "
+                        " has moved in memory since the model was wrapped. Fix: move and convert "
                         "the model first, and write to parameters in place");
     }
   }
@@ -605,17 +607,17 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     at::Tensor& gradient = its.parameter.mutable_grad();
     if (!gradient.defined()) {
       throw usage_error(its.name +
-                        " had a gradient that a hook has taken away before its mean was there. "
+                        " had a gradient that a hook removed before its mean arrived. "
                         "Fix: reset gradients after backward()");
     }
     if (gradient.layout() != at::kStrided) {
-      throw usage_error(its.name +
-                        " has a sparse gradient, and dense ones travel here. Fix: sparse=False");
+      throw usage_error(
+          its.name + " has a sparse gradient, but only dense ones can be sent. Fix: sparse=False");
     }
     if (gradient.requires_grad()) {
       throw usage_error(
           its.name +
-          " has a gradient that can be differentiated again, and a mean of several ranks cannot. "
+          " has a gradient that can be differentiated again, but a mean of several ranks cannot. "
           "Fix: backward without create_graph, or torch.autograd.grad");
     }
     await_departed(its);
@@ -756,9 +758,9 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
       const bool skips = hides_infinities_ && engine_->average(infinities_.any() ? 1 : 0) > 0;
       if (skips && a_step_late) {
         throw usage_error(
-            "a rank has a gradient that is not finite, and under this architecture the step that "
-            "would be skipped has the mean of the one before. Fix: architecture::replicated, or "
-            "gradients that are clipped before they are handed in");
+            "a rank has a gradient that is not finite, but under this architecture skipping the "
+            "step would lose the mean of the one before. Fix: architecture::replicated, or clip "
+            "gradients before they are handed in");
       }
       return skips;
     }

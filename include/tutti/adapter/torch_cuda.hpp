@@ -26,10 +26,10 @@ class torch_memory<cuda::stream> {
 
   void expect(const at::Tensor& value, const std::string& name) const {
     if (!value.is_cuda() || value.get_device() != device_) {
-      throw usage_error(sentence({name, " lies on ", value.device().str(),
-                                  ", and this rank trains on cuda:", device_,
-                                  ", where its transport was made. Fix: model.to(\"cuda:", device_,
-                                  "\"), or make the model's device current before the transport"}));
+      throw usage_error(sentence(
+          {name, " is on ", value.device().str(), ", but this rank trains on cuda:", device_,
+           ", where its transport was made. Fix: model.to(\"cuda:", device_,
+           "\"), or make the model's device current before making the transport"}));
     }
   }
   bool is_on_host(const at::Tensor& value) const { return value.is_cpu(); }

@@ -32,8 +32,8 @@ class torch_memory {
   /// Throws usage_error unless the tensor lies where the queue works.
   void expect(const at::Tensor& value, const std::string& name) const {
     if (!is_on_host(value)) {
-      throw usage_error(sentence({name, " lies on ", value.device().str(),
-                                  ", and this adapter trains on the host. Fix: model.cpu()"}));
+      throw usage_error(sentence({name, " is on ", value.device().str(),
+                                  ", but this adapter trains on the host. Fix: model.cpu()"}));
     }
   }
   bool is_on_host(const at::Tensor& value) const { return value.is_cpu(); }
