@@ -926,10 +926,9 @@ TEST_F(Compare, RefusesInOneLine) {
                   "--slow-rank '2' is no rank and how many times as long it "
                   "computes. Fix: 2:10");
   compare_refuses("--slow-rank 4:10", "--slow-rank: rank 4 does not train. Fix: from 0 to 3");
-  compare_refuses(
-      "--strategy SyncReplicas --architecture.backups 4",
-      "SyncReplicas: 4 backup workers among 4 leave a step no gradient to wait for. Fix: "
-      "architecture.backups of at most 3");
+  compare_refuses("--strategy SyncReplicas --architecture.backups 4",
+                  "SyncReplicas: 4 backups among 4 workers leave a step no gradient to wait for. "
+                  "Fix: set architecture.backups to at most 3");
   compare_refuses("--strategy SSP --architecture.staleness -1",
                   "SSP: architecture.staleness of -1 cannot be kept");
   compare_refuses("--link 10Gb/5us", "--link 10Gb/5us is no link. Fix: as 10Gbit/50us");
@@ -949,8 +948,9 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--slow-rank 1:0.5",
                   "--slow-rank '1:0.5' is no rank and how many times as long it computes. Fix: "
                   "2:10, of 1 to 1000000");
-  compare_refuses("--strategy BSP --slowdown 101",
-                  "BSP: a replay's slowdown is a share of a pass. Fix: from 0 to 100");
+  compare_refuses(
+      "--strategy BSP --slowdown 101",
+      "BSP: a replay's slowdown, a share of a pass, is out of range. Fix: from 0 to 100");
   compare_refuses("--payloads carried", "--payloads carried takes the host's time");
   compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is no link");
   compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is no link");

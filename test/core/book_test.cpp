@@ -256,9 +256,9 @@ TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   book longer = learned;
   longer.push_back(0);
   EXPECT_EQ(refusal(with_book(file, learned, longer)), other);
-  EXPECT_EQ(refusal(with_book(file, learned, {})),
-            "the checkpoint is of step 1 and holds no learned order. Fix: use one that `save` "
-            "wrote");
+  EXPECT_EQ(
+      refusal(with_book(file, learned, {})),
+      "the checkpoint is from step 1 but holds no learned order. Fix: use one that `save` wrote");
 }
 
 }  // namespace

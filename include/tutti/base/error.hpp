@@ -45,8 +45,8 @@ class communication_error : public error {
 /// What is said of a payload that came with an element which its chunk has not.
 [[noreturn]] inline void refuse_element(std::uint64_t element, std::uint64_t elements) {
   throw communication_error(
-      sentence({"a payload came with element ", element, " of a chunk of ", elements,
-                ". Fix: give every rank the same compression options"}));
+      sentence({"a payload names element ", element, " of a chunk that has ", elements,
+                " elements. Fix: give every rank the same compression options"}));
 }
 
 /// The words of any exception.
