@@ -50,10 +50,9 @@ template <class Queue>
     room += each.size();
   }
   if (room != values.size()) {
-    throw usage_error(
-        sentence({"with these options the strategy keeps ", room,
-                  " floats of memory, but until now it kept ", values.size(),
-                  ". Fix: do not change options on which a compressor's memory depends"}));
+    throw usage_error(sentence(
+        {"with these options the strategy remembers ", room, " floats, but until now it was ",
+         values.size(), ". Fix: do not change options on which a compressor's memory depends"}));
   }
   for (const std::span<float> each : memories) {
     fill_from_host(queue, each, [&](std::span<float> into) {
@@ -188,8 +187,7 @@ class replan_steps {
       if (!fits) {
         throw usage_error(
             "this architecture's servers do not keep a fixed number of floats per element, so "
-            "their memory cannot move to another plan. Fix: save, and start again with the other "
-            "options");
+            "their memory cannot move. Fix: save, and start again with the other options");
       }
     }
 
@@ -291,7 +289,7 @@ class replan_steps {
       if (its.model_.is_lent(position)) {
         throw usage_error(
             "a plan cannot change while a lent gradient is being written. Fix: replan before "
-            "calling gradient()");
+            "gradient()");
       }
       if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
         throw usage_error(
