@@ -71,7 +71,7 @@ struct parameter_server {
       std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
   static_assert(Mean == mean::after || !(stale || steps_by_push),
                 "tutti: these servers apply every push by itself, so that there is no sum for "
-                "mean::before or mean::never. Fix: use mean::after, or consistency::synchronous "
+                "mean::before or mean::none. Fix: use mean::after, or consistency::synchronous "
                 "with updated_by::workers or servers.");
   static_assert(
       std::is_same_v<UpdatedBy, updated_by::servers> ||
