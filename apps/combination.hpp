@@ -4,12 +4,13 @@
 #include <string_view>
 
 #include "common/cell.hpp"
-#include "common/pace.hpp"
+#include "common/sgd_values.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
 #include "tutti/tutti.hpp"
 
-/// One cell of the grid: a strategy, a network on real images, twenty steps, one row.
+/// The program of one cell of the grid: trains a network on real images with one strategy, for
+/// twenty steps, and prints one row of the table.
 namespace combination {
 
 template <class Strategy, class World>
@@ -17,9 +18,9 @@ void train(World& world, const common::job& job, const data::dataset& images,
            std::string_view name) {
   const auto declared = common::network(job, images);
   auto model = models::make_model(world, declared, job.batch_size, job.seed);
-  auto engine =
-      tutti::make_engine<Strategy>(world, model.tensors(), common::pace<Strategy>(declared, job),
-                                   common::options<Strategy>(job));
+  auto engine = tutti::make_engine<Strategy>(world, model.tensors(),
+                                             common::sgd_values<Strategy>(declared, job),
+                                             common::options<Strategy>(job));
   if (engine.serves()) {
     engine.serve();
     return;
@@ -38,7 +39,7 @@ void train(World& world, const common::job& job, const data::dataset& images,
   row.print(name);
 }
 
-/// `main` of the cell that the table calls `name`.
+/// The `main` of a cell, whose row of the table is called `name`.
 template <class Strategy, class Device>
 int run(int argc, char** argv, std::string_view name) {
   return common::run_cell<Strategy, Device>(

@@ -1,8 +1,8 @@
-// How fast ranks add what each of them holds: our collectives between threads beside the bound of
-// shared memory and, under `mpirun -np 2`, beside MPI's all-reduce between processes. Between hosts
-// one chunk of 4, 25 and 100 MB, whose time `bench/lab wire` sets beside what iperf3 carries. And
-// the ways of an --all_reduce_spec, of which `--all-reduce-table FILE` of the apps takes the
-// fastest.
+// How fast are all-reduces? tutti's collectives between threads are measured beside the bound that
+// shared memory sets and, under `mpirun -np 2`, beside MPI's all-reduce between processes. Between
+// hosts, one chunk of 4, 25 and 100 MB is measured, whose time `bench/lab wire` compares with what
+// iperf3 carries. Rows all_reduce_spec/ measure the algorithms of an --all_reduce_spec, of which
+// the apps' `--all-reduce-table FILE` takes the fastest.
 //
 //   bench-collectives
 //   mpirun -np 2 bench-collectives --benchmark_filter='addressable|mpi'
@@ -47,8 +47,8 @@ using tutti::median;
 constexpr double batch_seconds = 2e-3;
 constexpr std::size_t most_calls = 4096;
 
-/// Calls that make a batch, unless an earlier repetition has chosen them: long enough to time,
-/// short enough that what is compared alternates while the machine stays as it is.
+/// Chooses how many calls make a batch, unless an earlier repetition has chosen: enough to time,
+/// but so few that the contenders alternate before the machine changes its speed.
 void choose(std::size_t& calls, double seconds_a_call) {
   if (calls == 0) {
     calls = std::clamp(static_cast<std::size_t>(batch_seconds / seconds_a_call), std::size_t{1},
@@ -63,7 +63,7 @@ void report(benchmark::State& state, std::size_t bytes, int ranks, double second
   state.counters["busbw"] = rate * 2 * (ranks - 1) / ranks;
 }
 
-/// Every rank's data, and a collective over it.
+/// Every rank's data and transport, and a collective over them.
 template <class Collective>
 class threads {
  public:
@@ -95,8 +95,8 @@ class threads {
     drive(world, repeat(self, data, calls, how_));
   }
 
-  /// The sum of one call is the sum in rank order, and the same bits everywhere; values are zero
-  /// afterwards.
+  /// Whether one call gives the right sum, in rank order if the collective promises that, and the
+  /// same bits on every rank. Values are zero afterwards.
   bool adds_up(team& ranks) {
     for (std::size_t rank = 0; rank < values_.size(); ++rank) {
       for (std::size_t i = 0; i < values_[rank].size(); ++i) {
@@ -127,7 +127,8 @@ class threads {
   static float value(std::size_t rank, std::size_t i) {
     return 1.0F / static_cast<float>(1 + (i * 7 + rank * 13) % 101);
   }
-  /// A team calls once to begin together; here that call is the measured one already.
+  /// Calls the collective only once. A team makes one call before the timed ones, to start
+  /// together, and that call already adds.
   void once(int rank, std::size_t) {
     if (std::exchange(done_[tutti::at(rank)], true)) {
       return;
@@ -142,7 +143,8 @@ class threads {
   std::vector<char> done_ = std::vector<char>(values_.size());
 };
 
-/// A collective between threads; with a limit and a peer, batch by batch of `calls` in turn.
+/// Measures a collective between threads. If there is a limit or a peer to compare it with, batches
+/// of `calls` alternate.
 template <class Collective>
 void between_threads(benchmark::State& state, std::size_t& calls, job& processes, int ranks,
                      std::size_t bytes) {
@@ -194,7 +196,8 @@ void between_threads(benchmark::State& state, std::size_t& calls, job& processes
   }
 }
 
-/// What no processes can beat either: the bound of shared memory, between threads of this one.
+/// The bound of shared memory, measured between threads of this process. Processes cannot be
+/// faster, either.
 class limit_between_threads {
  public:
   limit_between_threads(int ranks, std::size_t bytes)
@@ -244,8 +247,8 @@ void between_processes(benchmark::State& state, std::size_t& calls, job& process
   }
 }
 
-/// One of the ways that an --all_reduce_spec names, over mpirun's processes, or between threads
-/// without them.
+/// Measures one algorithm of an --all_reduce_spec, over mpirun's processes or, without them,
+/// between threads.
 void by_spec(benchmark::State& state, std::size_t& calls, job& processes, int ranks,
              std::size_t elements, const std::string& way) {
   using tutti::strategies::tf_reduction;
@@ -277,7 +280,7 @@ void by_spec(benchmark::State& state, std::size_t& calls, job& processes, int ra
   state.counters["seconds"] = median(took) / static_cast<double>(calls);
 }
 
-/// One call at a time: on a wire the worst matters as much as the median.
+/// Measures single calls, because on a wire the slowest matters as much as the median.
 void between_hosts(benchmark::State& state, job& processes, over_mpi what, std::size_t bytes) {
   std::vector<double> took;
   for ([[maybe_unused]] auto _ : state) {
@@ -289,7 +292,7 @@ void between_hosts(benchmark::State& state, job& processes, over_mpi what, std::
   state.counters["worst_s"] = std::ranges::max(took);
 }
 
-/// `measured(state, calls)` with the calls of a batch, the same in every repetition.
+/// Registers `measured(state, calls)`, where `calls` is the size of a batch in every repetition.
 template <class Case>
 void add(const std::string& what, int ranks, std::size_t bytes, Case measured) {
   const std::string name =

@@ -1,8 +1,9 @@
-// What a strategy costs the compiler: the seconds of processor time that it adds to a translation
-// unit that trains alone already (`foundation`: `Local`, which brings the engine and the transport
-// and communicates nothing), the share of one among all of them `together`, and the peak memory.
-// `first` is a unit with one strategy, by headers alone and linked with tutti::in_process. The best
-// of three compilations: what the machine's other tenants add is not the strategy's.
+// How much does a strategy cost the compiler? The rows are the seconds of processor time that a
+// strategy adds to a translation unit that already trains (`foundation`: with `Local`, which brings
+// in the engine and the transport, and communicates nothing), the share of one strategy in a unit
+// of all (`together`), and the peak memory. `first` is a unit with one strategy, with headers alone
+// and (`first_linked`) linked with tutti::in_process. The best of three compilations counts,
+// because other load on the machine only adds time.
 //
 //   bench-compile-time --benchmark_filter='first|Horovod|together'
 
@@ -58,8 +59,8 @@ std::vector<named> strategies() {
   return all;
 }
 
-/// A translation unit's strategies, those of the unit it is compared with, and what it includes
-/// besides them.
+/// A translation unit: its strategies, those of the unit that it is compared with, and the header
+/// that it includes first.
 struct unit {
   std::string name;
   std::vector<named> strategies;
@@ -67,7 +68,7 @@ struct unit {
   std::string header{"tutti/tutti.hpp"};
 };
 
-/// A directory of this process that goes with it.
+/// A temporary directory of this process, removed at the end.
 class workshop {
  public:
   workshop()
@@ -78,18 +79,18 @@ class workshop {
   workshop(const workshop&) = delete;
   workshop& operator=(const workshop&) = delete;
   ~workshop() {
-    std::error_code ignored;  // whatever is left is in a temporary directory
+    std::error_code ignored;  // what cannot be removed is in a temporary directory
     std::filesystem::remove_all(path_, ignored);
   }
 
-  /// A header that may be compiled before the units that begin with it.
+  /// Writes a header that can be compiled before the units that begin with it.
   std::string write_foundations() const {
     const auto file = path_ / "foundations.hpp";
     std::ofstream(file) << "#include \"tutti/tutti.hpp\"\n";
     return file;
   }
 
-  /// A translation unit that trains with each of its strategies.
+  /// Writes a translation unit that trains with each of its strategies.
   std::string write(const unit& its) const {
     const auto file = path_ / (its.name + ".cpp");
     std::ofstream text(file);
@@ -123,7 +124,7 @@ struct cost {
   double mib{};
 };
 
-/// Of a unit or a header.
+/// Starts compiling a unit or a header.
 pid_t start_compiler(const std::string& file) {
   std::vector<std::string> words = split(TUTTI_ROOTS, ',');
   words.insert(words.begin(), {TUTTI_COMPILER, "-std=c++20", "-O2", "-DNDEBUG", "-ffp-contract=off",
@@ -140,7 +141,8 @@ pid_t start_compiler(const std::string& file) {
   return child;
 }
 
-/// Waits for one compiler; its processor time and its largest process are the kernel's figures.
+/// Waits for one compiler. The kernel reports its processor time and the memory of its largest
+/// process.
 cost await_compiler(pid_t child) {
   int status = 0;
   rusage used{};
@@ -159,7 +161,7 @@ cost compile(const workshop& in, const unit& its) {
   return await_compiler(start_compiler(in.write(its)));
 }
 
-/// The best of several compilations.
+/// The lowest cost of several compilations.
 class best_of {
  public:
   void add(cost now) {
@@ -171,7 +173,8 @@ class best_of {
   cost best_{1e9, 1e9};
 };
 
-/// Compiled once for all the rows that begin there.
+/// Returns the cost of the unit with these strategies, which is compiled once for all rows compared
+/// with it.
 cost of_foundation(const workshop& in, const std::vector<named>& strategies) {
   static std::map<std::size_t, cost> found;
   const auto known = found.find(strategies.size());
@@ -211,8 +214,8 @@ void compare(benchmark::State& state, const workshop& in, const unit& of) {
   }
 }
 
-/// All of them as an app's registry has them: several in a unit, behind foundations that are
-/// compiled once, two compilers at a time, on the wall's clock.
+/// Compiles all strategies as an app's registry does: several in a unit, with a header that is
+/// compiled once, two compilers at a time. Measures wall-clock time.
 void registry(benchmark::State& state, const workshop& in, const std::vector<named>& all) {
   try {
     for (auto _ : state) {

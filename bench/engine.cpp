@@ -1,8 +1,8 @@
-// What the engine adds to the communication it starts: ns a tensor and step, beside the same
-// collectives in a loop by hand; and the price of its verbs, of an await and of a message.
-// Resumptions are no figure here: a sum in shared memory whose peers are late is resumed once,
-// which spinning in `ready` would spare and the trainer would pay
-// (transport/in_process/endpoint.hpp).
+// What does the engine add to the communication that it starts? The nanoseconds a tensor and step,
+// beside the same collectives in a loop written by hand, and the costs of its functions, of an
+// await and of a message. Resumptions of coroutines are not reported: a sum in shared memory is
+// resumed once if its peers are late, which `ready` could avoid only by spinning at the trainer's
+// expense (transport/in_process/endpoint.hpp).
 //
 //   bench-engine
 
@@ -41,7 +41,7 @@ tutti::arena one_element_each() {
   return tutti::arena(std::vector<tutti::arena::declaration>(tensors, {"one", 1}));
 }
 
-/// The rank's caller makes progress: a thread of the engine's own would be measured as latency.
+/// Lets the rank's caller make progress, because a progress thread would be measured as latency.
 template <class Strategy>
 tutti::engine_options<Strategy> by_caller() {
   tutti::engine_options<Strategy> options;
@@ -49,7 +49,7 @@ tutti::engine_options<Strategy> by_caller() {
   return options;
 }
 
-/// The engine's step by hand: every tensor is summed and averaged in a coroutine of its own.
+/// One tensor of a step by hand: it is summed and averaged in a coroutine of its own.
 tutti::task sum_one(in_process& world, std::uint32_t chunk, std::span<float> gradient) {
   const tutti::reduction<add_floats> data{reinterpret_cast<std::byte*>(gradient.data()),
                                           gradient.size(),
@@ -79,8 +79,8 @@ void step(Engine& engine) {
   engine.wait();
 }
 
-/// Every rank is late once, so that each has had everything in flight that ever can be: what comes
-/// after it finds all of its memory.
+/// Delays every rank once, so that each has had the most messages in flight that it can have. Later
+/// steps then find all of their memory allocated.
 template <class Engine>
 void warm_up(Engine& engine) {
   for (int late = 0; late < engine.workers(); ++late) {
@@ -91,7 +91,7 @@ void warm_up(Engine& engine) {
   }
 }
 
-/// Engine and loop by hand take their steps in turn.
+/// Takes steps by the engine and by hand in turn.
 template <class Take>
 void measure_steps(benchmark::State& state, pace& all, const Take& take) {
   constexpr std::size_t steps = 50;
@@ -105,7 +105,7 @@ void measure_steps(benchmark::State& state, pace& all, const Take& take) {
     const std::size_t before = allocations();
     const double took = all.lead(work::training, steps, take);
     allocated += allocations() - before;
-    engine.push_back(took);  // after the count
+    engine.push_back(took);  // after counting, because it allocates
     state.SetIterationTime(took);
     by_hand.push_back(all.lead(work::computing, steps, take));
   }
@@ -145,7 +145,7 @@ void tensor_and_step(benchmark::State& state) {
   });
 }
 
-/// Alone in a job of one rank.
+/// Runs `body` with an engine in a job of one rank.
 template <class Strategy, class Body>
 void alone(const tutti::engine_options<Strategy>& options, Body body) {
   tutti::transport::run_ranks(1, [&](in_process& world) {
@@ -165,7 +165,7 @@ double seconds_of(const auto& what) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// What a progress thread takes of a core while its engine has nothing to do.
+/// Measures how much of a core a progress thread uses while its engine has nothing to do.
 void idle(benchmark::State& state) {
   tutti::engine_options<tutti::strategies::BSP> options;
   options.run.progress = tutti::progress::by_thread;
@@ -182,7 +182,7 @@ void idle(benchmark::State& state) {
   });
 }
 
-/// All tensors of a bucket but the last: nothing starts.
+/// Measures `ready` for all tensors of a bucket but the last, so that nothing is launched.
 void ready(benchmark::State& state) {
   alone<tutti::strategies::BSP>([&](in_process&, auto& engine) {
     while (state.KeepRunningBatch(tensors - 1)) {
@@ -244,8 +244,8 @@ void completed_task(benchmark::State& state) {
   }
 }
 
-/// There and back; between two ranks one way is half of it, and with one it is what the transport
-/// itself costs.
+/// Sends a byte there and back. One way is half of the time. With one rank it measures what the
+/// transport itself costs.
 tutti::task bounce(in_process& world, int times) {
   std::byte ball{};
   const tutti::tag where{tutti::channel::data, 0, 0};

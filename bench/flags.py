@@ -1,4 +1,4 @@
-"""Flags of this folder's programs: what is wrong with one is one line, which says where to look."""
+"""Parses the flags of this folder's programs. An error is one line, which says where to look."""
 
 import argparse
 import math
@@ -7,14 +7,14 @@ import sys
 
 
 def counted(text):
-    """1 or more, as argparse's type."""
+    """Converts a number of 1 or more, as argparse's type."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not 1 or more")
     return int(text)
 
 
 def finite(text):
-    """A number that others can be less than, as argparse's type."""
+    """Converts a finite number, as argparse's type."""
     if not math.isfinite(float(text)):
         raise argparse.ArgumentTypeError(f"'{text}' is no finite number")
     return float(text)
@@ -22,7 +22,7 @@ def finite(text):
 
 class Flags(argparse.ArgumentParser):
     def __init__(self, name, description):
-        """`name` is what the program's other lines begin with."""
+        """`name` is the prefix of the program's other lines."""
         self.name = name
         super().__init__(prog="bench/" + os.path.basename(sys.argv[0]), description=description,
                          formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,6 +1,6 @@
-// How much of the memory's speed each kernel reaches on one core, at the size of a ResNet-50's
-// gradient and in the second-level cache: beside the machine's limit, and beside the plain way to
-// the same result, batch by batch in turn. One file, because a row is a kernel's few lines.
+// How much of the memory's speed does each kernel reach on one core? Every kernel runs at the size
+// of ResNet-50's gradient and in the second-level cache, in turn with the machine's limit and with
+// the plain way to the same result. One file, because a row is a kernel's few lines.
 //
 //   bench-kernels
 //   bench-kernels --benchmark_filter='sign|select'
@@ -74,8 +74,8 @@ constexpr std::size_t in_cache = 1 << 16;
 
 tutti::inline_queue queue;
 
-/// Arrays of one size, made once and given back when the next size is asked for: three of the
-/// larger are 300 MB.
+/// Arrays of one size for all cases. They are freed when another size is asked for, because three
+/// of the larger size take 300 MB.
 class arrays {
  public:
   explicit arrays(std::size_t elements)
@@ -96,7 +96,7 @@ class arrays {
     return *kept;
   }
 
-  /// What one case has left in them is no other's.
+  /// Clears what the previous case has left.
   void clear() {
     std::ranges::fill(residual, 0.0F);
     std::ranges::fill(sum, 0.0F);
@@ -157,7 +157,7 @@ void add(const std::string& name, const make& compared) {
   }
 }
 
-/// A kernel that moves so many bytes an element, beside one of the limits.
+/// Adds a kernel that moves so many bytes an element, beside one of the limits.
 template <class Call>
 void add(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
   add(name, [=](arrays& on) {
@@ -256,7 +256,7 @@ void add_signs() {
   });
 }
 
-/// Encodes and accumulates without a residual.
+/// Adds a compressor's encoding and accumulating without a residual.
 template <class Compression>
 void add_plain(const std::string& name) {
   const double payload =
@@ -268,7 +268,7 @@ void add_plain(const std::string& name) {
       [](arrays& on) { Compression{}.accumulate(queue, on.wire(Compression{}), on.sum); });
 }
 
-/// Error feedback, beside what the decorator would do with any compressor and beside `others`.
+/// Adds error feedback, beside the decorator's general way, in separate steps, and beside `others`.
 template <class Compression>
 void add_feedback(const std::string& name,
                   const std::vector<std::pair<std::string, void (*)(arrays&)>>& others = {}) {
@@ -291,7 +291,7 @@ void add_feedback(const std::string& name,
   });
 }
 
-/// The residual is added and measured, then packed and what was sent taken off.
+/// Two passes: the residual is added and measured, then packed, and what was sent is subtracted.
 void two_passes_with_scale(arrays& on) {
   const tutti::compression::error_feedback<tutti::compression::scaled_sign> compression;
   compression.encode(queue, on.gradient, on.wire(compression), on.context());
@@ -304,8 +304,8 @@ void two_passes(arrays& on) {
   kernels::pack_signs_and_subtract(queue, std::span(on.residual), &one, on.words());
 }
 
-/// One pass without a layout to keep, so that memory is read in its order: what is
-/// packed are the signs of 512 neighbours.
+/// One pass whose payload has another layout, so that memory is read in order: each block holds the
+/// signs of 512 neighbours.
 void of_neighbours(arrays& on) {
   const std::span<float> into(on.residual);
   const std::span<const float> from(on.gradient);
@@ -337,7 +337,7 @@ void add_error_feedback() {
   add_feedback<tutti::compression::byteps_randomk>("randomk");
 }
 
-/// What the standard library offers: the magnitudes copied, and partly sorted.
+/// Finds a threshold with the standard library: magnitudes are copied and partly sorted.
 void find_threshold(std::span<const float> input, floats& magnitudes, std::size_t k) {
   std::ranges::transform(input, magnitudes.begin(), [](float each) { return std::fabs(each); });
   std::nth_element(magnitudes.begin(), magnitudes.begin() + static_cast<std::ptrdiff_t>(k),
@@ -363,7 +363,7 @@ void add_selection(const std::string& density, std::size_t one_in) {
   add("select_largest/" + density + "/normal", selecting(&arrays::gradient));
 }
 
-/// What a rank of a tree merges: its own selection and another's, of which half are elsewhere.
+/// Merges two selections, as a rank of a tree does. Half of their indices differ.
 void add_merging() {
   add("merge_pairs/0.1%", [](arrays& on) {
     const std::size_t k = std::max<std::size_t>(on.n / 1000, 1);
@@ -393,7 +393,7 @@ void add_merging() {
   });
 }
 
-/// Each element that is drawn is a cache line read.
+/// Draws elements at random. Each one reads a cache line.
 void add_draws() {
   add("draw/0.1%", [](arrays& on) {
     const tutti::compression::random_k compression({.density = 0.001});
@@ -406,8 +406,8 @@ void add_draws() {
   });
 }
 
-/// Bits one after the other, as BytePS writes them: each pushed into a word, which is stored when
-/// it is full.
+/// Writes bits one after the other, as BytePS does: each is pushed into a word, which is stored
+/// when it is full.
 class one_bit_at_a_time {
  public:
   explicit one_bit_at_a_time(std::uint32_t* words) : words_(words) {}
@@ -417,7 +417,7 @@ class one_bit_at_a_time {
       *words_++ = word_;
     }
   }
-  /// The digits of a number, the first first.
+  /// Writes the digits of a number, the most significant first.
   void put_digits(std::uint64_t number, int digits) {
     while (digits-- > 0) {
       put(number >> digits & 1);
@@ -428,7 +428,7 @@ class one_bit_at_a_time {
     const auto of_digits = static_cast<int>(std::bit_width(digits));
     put_digits(0, of_digits - 1);
     put_digits(digits, of_digits);
-    put_digits(number, static_cast<int>(digits) - 1);  // without the first
+    put_digits(number, static_cast<int>(digits) - 1);  // the leading 1 is left out
   }
 
  private:
@@ -437,8 +437,9 @@ class one_bit_at_a_time {
   std::size_t bits_ = 0;
 };
 
-/// Sixteen linear levels of the largest magnitude in BytePS's steps: element by element, with its
-/// generator, which makes a number of the one before, and bit by bit. The last word is left out.
+/// Dithers to sixteen linear levels of the largest magnitude as BytePS does: element by element,
+/// with its generator, in which each number depends on the one before, and bit by bit. The last,
+/// partial word is not written.
 void dither_like_byteps(std::span<const float> input, std::uint32_t* words) {
   double largest = 0;
   for (const float each : input) {
@@ -526,7 +527,7 @@ void add_copies() {
   });
 }
 
-/// `call(on, left, right)` on a matrix and thin ones that nobody else has left anything in.
+/// Adds `call(on, left, right)`, with a matrix and thin ones to which no other case has written.
 template <class Call>
 void add_thin(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
   add(name, [=](arrays& on) {
@@ -549,10 +550,10 @@ void add_low_rank() {
   });
 }
 
-/// A step of PowerSGD on matrices of so many elements, side by side: both rounds, and what the
-/// others would have sent is what this rank has. It reads the gradient and writes the mean; what is
-/// remembered is read and written twice, and read once more. Where a matrix stays in a cache,
-/// memory sees one reading and writing of that.
+/// Adds a step of PowerSGD on consecutive matrices of so many elements: both rounds, in a job of
+/// one rank. It reads the gradient and writes the mean. The residual is read and written twice, and
+/// read once more. If a matrix stays in a cache, memory sees only one reading and writing of the
+/// residual.
 void add_power_sgd(const std::string& name, std::size_t elements, double bytes) {
   add("power_sgd/rank:4/" + name, [elements, bytes](arrays& on) {
     const tutti::compression::power_sgd compression({.rank = 4});

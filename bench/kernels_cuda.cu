@@ -1,5 +1,5 @@
-// Each kernel on a GPU beside a copy of the device's memory, by CUDA's events, and beside another
-// way to what it does where CUB or CUDA has one:
+// How near is each kernel on a GPU to a copy of the device's memory? Times are those of CUDA's
+// events. Where CUB or CUDA has another way to the same result, it is measured beside the kernel.
 //
 //   bench-kernels-cuda --benchmark_filter='/102MB' --benchmark_min_time=0.2
 #include <benchmark/benchmark.h>
@@ -42,7 +42,7 @@ using tutti::cuda::buffer;
 using tutti::cuda::stream;
 namespace kernels = tutti::kernels;
 
-/// Arrays of n floats that kernels work on; as large as the model whose gradient they stand for.
+/// The arrays of n floats that kernels work on, as large as the gradient of a model.
 struct arrays {
   std::size_t n;
   stream queue{};
@@ -121,7 +121,8 @@ void add_signs(const std::shared_ptr<arrays>& on) {
       {{"two_steps", in_two_steps}});
 }
 
-/// A compressor of blocks, with a residual beside what its decorator does with any compressor.
+/// Adds the kernels of a compressor of blocks. Its error feedback is measured beside the
+/// decorator's general way, in separate steps.
 template <class Compression>
 void add_blocks(const std::string& name, const std::shared_ptr<arrays>& on) {
   using remembering = tutti::compression::error_feedback<Compression>;
@@ -141,7 +142,7 @@ void add_blocks(const std::string& name, const std::shared_ptr<arrays>& on) {
       {{"in_steps", [=] { remembering{}.encode_in_steps(on->queue, on->input(), out(), where); }}});
 }
 
-/// The largest one in a thousand, beside sorting all by CUB.
+/// Adds the selection of the largest one in a thousand, beside sorting all elements with CUB.
 void add_selection(const std::shared_ptr<arrays>& on) {
   const std::size_t k = on->n / 1000;
   const std::size_t places = kernels::selection_candidates(on->n, k);
@@ -201,7 +202,7 @@ void add_low_rank(const std::shared_ptr<arrays>& on) {
   });
 }
 
-/// All of a model's tensors, beside a copy for each.
+/// Adds the copy of all of a model's tensors in one kernel, beside one copy for each tensor.
 void add_copies(const std::shared_ptr<arrays>& on) {
   std::vector<kernels::copy_run> runs;
   std::size_t begin = 0;

@@ -1,4 +1,4 @@
-"""A rank of bench/peers, which starts it: one model, trained by each contestant in its turn."""
+"""A rank of bench/peers, which starts it: every contestant in its turn trains the same model."""
 
 import gc
 import glob
@@ -27,10 +27,10 @@ sys.path.insert(0, f"{root}/apps/torch")
 import tutti_torch
 from tutti_torch.building import Build
 
-# DDP makes its buckets anew at the second step, and PowerSGD's hook compresses from the third.
+# DDP rebuilds its buckets at the second step, and PowerSGD's hook compresses from the third.
 warmup = 3
-rest = 0.5  # seconds in which nobody has anything to do, at the end of each turn and after it
-watched = 2  # steps after the measured ones, in which the link is looked at all the time
+rest = 0.5  # seconds without any work, at the end of each turn and after it
+watched = 2  # steps after the measured ones, in which a thread watches the link
 
 
 # ---- what is trained
@@ -45,7 +45,8 @@ def transformer():
 
 def cnn():
     """apps/models/cnn.hpp: four small convolutions and two fully connected layers, with weights as
-    of He et al., "Delving deep into rectifiers", 2015: torch's own take 50 steps to begin."""
+    in He et al., "Delving deep into rectifiers", 2015: with torch's own, training takes 50 steps to
+    begin."""
     def convolution(inputs, outputs, *then):
         return torch.nn.Conv2d(inputs, outputs, 3, padding=1), *then, torch.nn.ReLU()
     pool = torch.nn.MaxPool2d(2)
@@ -61,7 +62,7 @@ def cnn():
 
 
 def fashion_mnist():
-    """Debian's 60,000 images for training, and their labels."""
+    """Returns Debian's 60,000 training images and their labels."""
     def bytes_of(name, header):
         with gzip.open(f"/usr/share/datasets/fashion-mnist/train-{name}-ubyte.gz") as file:
             return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
@@ -70,8 +71,8 @@ def fashion_mnist():
 
 
 def model_and_loss(given, start=0):
-    """The model of the start of that number, and its loss in a step on a batch that is each rank's
-    own."""
+    """Returns a model, initialised from the seed `start`, and a function of model and step that
+    returns the loss on a batch of this rank's own."""
     torch.manual_seed(start)
     batch, size = given["batch"], given["size"]
     own = torch.Generator().manual_seed(start * dist.get_world_size() + dist.get_rank())
@@ -94,7 +95,7 @@ def model_and_loss(given, start=0):
     return model, loss
 
 
-# ---- contestants: each makes of a model what is trained, and the optimizer that follows
+# ---- contestants: each turns a model into what is trained, with an optimizer
 
 
 def sgd(model, lr=0.03, momentum=0.9):
@@ -103,16 +104,16 @@ def sgd(model, lr=0.03, momentum=0.9):
 
 class Bare:
     def build(self):
-        """What of tutti's is to be compiled beforehand."""
+        """Returns the strategy to compile before the run, if there is any."""
 
     def made(self, model):
         return model, sgd(model)
 
     def begin(self, trained, step):
-        """What it changes before the step of that number."""
+        """Changes settings before a step."""
 
     def ended(self, trained):
-        """Nothing of a step is on its way any more."""
+        """Waits until no communication of a step is under way."""
 
 
 class BareAdam(Bare):
@@ -132,7 +133,8 @@ class DDP(Bare):
 
 
 class OneBucketPowerSGD(Bare):
-    """With several buckets gloo aborts: ranks start the hook's second messages in other orders."""
+    """With several buckets gloo aborts, because ranks start the hook's second messages in different
+    orders."""
 
     def __init__(self, rank, start=warmup - 1):
         self.rank, self.start = rank, start
@@ -175,7 +177,7 @@ class AcrossTheBarrier(Tutti):
 
 
 class OneBitAdam(AcrossTheBarrier):
-    """Measured where its variance is frozen and momenta travel."""
+    """Measured in steps in which the variance is frozen and momenta are exchanged."""
     optimizer = "optimizer::one_bit_adam"
 
     def __init__(self, strategy, freeze_step=warmup - 1, eps=1e-8):
@@ -189,7 +191,7 @@ class OneBitAdam(AcrossTheBarrier):
 
 
 class WarmedUp(Tutti):
-    """The shares of DGC's first four epochs, in six steps each."""
+    """Selects the shares of DGC's first four epochs, for six steps each."""
 
     def begin(self, trained, step):
         density = dict(zip(range(0, 30, 6), [0.25, 0.0625, 0.015625, 0.004, 0.001])).get(step)
@@ -197,7 +199,7 @@ class WarmedUp(Tutti):
             trained.replan({"compression.density": density})
 
 
-# Large residuals are a momentum already, and two are unstable.
+# Large residuals act as a momentum, and two are unstable.
 def beside_a_residual(lr):
     return {"lr": lr, "momentum": 0.0}
 
@@ -220,20 +222,20 @@ contestants = {
     "DDP PowerSGD hook of rank 1": OneBucketPowerSGD(1),
     "tutti PowerSGD of rank 1": Tutti("strategies::PowerSGD", options={"compression.rank": 1}),
     "tutti EFSignSGD": Tutti("strategies::EFSignSGD", **beside_a_residual(0.14)),
-    "no communication, Adam": BareAdam(),  # what 1-bit Adam is to be held against
+    "no communication, Adam": BareAdam(),  # to compare 1-bit Adam with
     "tutti OneBitAdam": OneBitAdam("strategies::OneBitAdam"),
     "tutti TopK": Tutti("strategies::TopK", **beside_a_residual(0.16)),
     "tutti TopK 1 %": Tutti("strategies::TopK", options={"compression.density": 0.01},
                             **beside_a_residual(0.12)),
 }
-# Dense at first, as PyTorch's hook is for 1000 steps unless it is told otherwise, and 1-bit Adam for
-# many: these rows are for the loss after a hundred steps, not for the time.
+# These rows show the loss after a hundred steps, not the time. Their first steps are dense, as by
+# default PyTorch's hook has 1000 dense steps, and 1-bit Adam many.
 also_on_fashion_mnist = {
     "DDP PowerSGD hook of rank 4, 25 dense": OneBucketPowerSGD(4, start=25),
     "tutti PowerSGD of rank 4, 25 dense": Tutti(
         "strategies::PowerSGD", options={"compression.rank": 4, "compression.start": 25}),
     "tutti TopK, 24 of a warm-up": WarmedUp("strategies::TopK", **beside_a_residual(0.16)),
-    # A bit moves also a unit that never fires: see tutti/optimizer/one_bit_adam.hpp.
+    # One-bit momenta also move units that never fire: see tutti/optimizer/one_bit_adam.hpp.
     "tutti OneBitAdam": OneBitAdam("strategies::OneBitAdam", freeze_step=25, eps=1e-4),
 }
 
@@ -254,8 +256,9 @@ def chosen(given):
 
 
 def used():
-    """Seconds of a core until now: this process's, and this host's share of the kernel's threads
-    for soft interrupts. Soft interrupts on top of a process count as that process's."""
+    """Returns the processor time used until now by this process, and this host's share of that of
+    the kernel's threads for soft interrupts. Soft interrupts that are handled while a process runs
+    count as that process's."""
     mine = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     return mine + kernel_ticks() / os.sysconf("SC_CLK_TCK") / dist.get_world_size()
 
@@ -288,8 +291,8 @@ def sent():
 
 
 class Wire(threading.Thread):
-    """Looks at what the link has sent, all the time: from when on a step's bytes leave, and until
-    when. The first and the last hundredth are not theirs alone: ranks also say that they are there."""
+    """Watches the bytes that the link has sent, to find when a step's bytes begin and end to leave.
+    The first and the last hundredth are ignored, because barriers send some bytes, too."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -310,7 +313,8 @@ class Wire(threading.Thread):
         self.seen.append((time.perf_counter(), sent()))
 
     def seconds(self):
-        """From the first byte to the last, or None where nothing to speak of was sent."""
+        """Returns the time from the first byte to the last, or None if fewer than 10,000 were
+        sent."""
         first, last = self.seen[0][1], self.seen[-1][1]
         if last - first < 10_000:
             return None
@@ -320,14 +324,14 @@ class Wire(threading.Thread):
 
 
 def share_used_at_rest():
-    """Of a core, while nobody has anything to do."""
+    """Returns the share of a core that is used while there is no work."""
     before, begin = used(), time.perf_counter()
     time.sleep(rest)
     return (used() - before) / (time.perf_counter() - begin)
 
 
 class Turn:
-    """Steps of one contestant, which is alive in `train` alone."""
+    """The steps of one contestant, whose objects exist only in `train`."""
 
     def __init__(self, contestant, given, start):
         self.seconds, self.computes, self.losses = [], [], []
@@ -340,7 +344,7 @@ class Turn:
 
     def train(self, contestant, model, loss, steps):
         trained, optimizer = contestant.made(model)
-        at_last_gradient = []  # when each backward pass came to the first layer's
+        at_last_gradient = []  # when each backward pass computed the first layer's
         next(model.parameters()).register_hook(
             lambda _: at_last_gradient.append(time.perf_counter()))
 
@@ -354,7 +358,7 @@ class Turn:
 
         for _ in range(warmup):
             step()
-        dist.barrier()  # what crosses a step's end does so into the first that is measured, too
+        dist.barrier()  # what crosses a step's end also crosses into the first measured step
         cpu, bytes_sent = used(), sent()
         for _ in range(steps):
             begin = time.perf_counter()
@@ -371,7 +375,7 @@ class Turn:
                 contestant.ended(trained)
                 dist.barrier()
             self.on_the_wire.append(wire.seconds())
-        del self.losses[-watched:]  # nobody measured them
+        del self.losses[-watched:]  # watched steps do not count
         dist.barrier()
         self.at_rest = share_used_at_rest()
         if isinstance(contestant, Tutti):
@@ -390,7 +394,8 @@ def median_or_none(figures):
 
 
 def summary(name, turns):
-    """`turns` holds a list of ranks for each round. A step lasts as long as on the slower rank."""
+    """Returns a contestant's figures. `turns` has a list of ranks for each round. A step lasts as
+    long as on the slower rank."""
     def on_the_slower(what):
         return [max(ranks) for turn in turns for ranks in zip(*(each[what] for each in turn))]
 
@@ -409,8 +414,8 @@ def summary(name, turns):
 
 
 def train(given):
-    """Each contestant in its turn, round by round, each round from a start of its own; rank 0 writes
-    what they took."""
+    """Trains every contestant in its turn, round by round. Each round has another initial
+    model. Rank 0 writes the results."""
     playing = chosen(given)
     turns = {name: [] for name in playing}
     for number in range(given["rounds"]):
@@ -438,7 +443,8 @@ def versions():
 
 
 def blas():
-    """What torch multiplies by: all that differs between a fast and a slow bare model."""
+    """Returns the BLAS with which torch multiplies, on which the bare model's speed depends
+    most."""
     built_with = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     with open("/proc/self/maps", encoding="utf-8") as file:
         loaded = re.search(r"openblas|blis|mkl_rt|libatlas", file.read())
@@ -450,7 +456,8 @@ def blas():
 
 
 def compile_strategies(given):
-    """Beforehand, so that no rank compiles while another one measures."""
+    """Compiles all strategies before the run, so that no rank compiles while another one
+    measures."""
     for name, each in chosen(given).items():
         if (build := each.build()) is not None:
             if build.built() is None:
@@ -473,4 +480,4 @@ if __name__ == "__main__":
         dist.init_process_group("gloo", rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
                                 world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
         train(asked)
-        dist.destroy_process_group()  # before Python ends: a thread of gloo's lets go of tensors
+        dist.destroy_process_group()  # before Python ends, because a thread of gloo's frees tensors

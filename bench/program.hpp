@@ -7,8 +7,8 @@
 
 namespace bench {
 
-/// Figures of a build that was made for something else mislead: says so in the context, which JSON
-/// keeps, and on the terminal.
+/// Warns, on the terminal and in the context that JSON output keeps, if this is not a Release
+/// build, whose figures would mislead.
 inline void note_build() {
   constexpr std::string_view build = TUTTI_BUILD_TYPE;
   benchmark::AddCustomContext("tutti_build", std::string(build));
@@ -21,7 +21,7 @@ inline void note_build() {
   }
 }
 
-/// What every program of benchmarks does when all are registered.
+/// Runs all registered benchmarks. The `main` of every program here calls it.
 inline int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) {

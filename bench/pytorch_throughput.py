@@ -36,7 +36,7 @@ class Residual(nn.Module):
 
 
 class Subsample(nn.Module):
-    """A shortcut without parameters: every second pixel, and channels of zeros."""
+    """A shortcut without parameters: takes every second pixel, and adds channels of zeros."""
 
     def __init__(self, more):
         super().__init__()
@@ -95,7 +95,8 @@ def mlp():
                          nn.ReLU(), nn.Linear(256, 10))
 
 
-# As bench/gpu-suite asks tutti-train: network, precision, batch, an image, classes.
+# The networks that bench/gpu-suite trains with tutti-train: network, precision, batch, image,
+# classes.
 networks = [(resnet50, "bf16", 256, (3, 224, 224), 1000), (resnet20, "fp32", 128, (3, 32, 32), 10),
             (cnn, "fp32", 32, (1, 28, 28), 10), (mlp, "fp32", 32, (1, 28, 28), 10)]
 
@@ -124,7 +125,7 @@ def images_per_second(network, precision, batch, image, classes):
 
 
 def rates_of_tutti(file):
-    """By model: the last line of a run stands for all of it."""
+    """Returns images a second by model, from the last line of each run, which covers all of it."""
     rates = {}
     for line in map(json.loads, file or []):
         images = line["batch_size"] * (line["ranks"] - line["servers"])

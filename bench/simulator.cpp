@@ -1,5 +1,5 @@
-// How fast the simulator works: events a second on one core (a message is two: its head comes, its
-// last byte has passed), with nothing but rings and as part of whole training steps.
+// How fast is the simulator, in events a second on one core? A message is two events: its first
+// byte arrives, and its last byte has passed. Rings alone are measured, and whole training steps.
 //
 //   bench-simulator
 
@@ -34,7 +34,7 @@ void count(benchmark::State& state, std::uint64_t events) {
   state.counters["of_aim"] = benchmark::Counter(all / aim, benchmark::Counter::kIsRate);
 }
 
-/// Rings of phantoms, several in flight on every rank.
+/// All-reduces in rings without data, several in flight on every rank.
 void rings(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));
   constexpr std::uint32_t at_once = 4;
@@ -60,7 +60,7 @@ void rings(benchmark::State& state) {
   count(state, last.events);
 }
 
-/// ResNet-50's size in 161 tensors.
+/// Training steps of a model of ResNet-50's size, in 161 tensors.
 template <class Strategy>
 void steps(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));

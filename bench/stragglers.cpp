@@ -1,7 +1,7 @@
-// What does one slow process cost the others? Every step computes for 10 ms, in one process ten
-// times as long, and each strategy shows what share of their own pace the slowest of the others
-// keeps: 1 where nobody waits, a tenth where all do. A rank that computes sleeps, as a host does
-// while its GPU computes.
+// What does one slow process cost the others? Every step computes for 10 ms, and in one process ten
+// times as long. For each strategy the benchmark shows what share of its own pace the slowest of
+// the other workers keeps: 1 if nobody waits for the slow process, a tenth if all do. Computing is
+// imitated by sleeping, as a host does while its GPU computes.
 //
 //   mpirun -np 4 bench-stragglers --benchmark_filter='SGP|ADPSGD'
 
@@ -39,7 +39,7 @@ void compute(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// Seconds that a worker but the slow one takes for its steps; 0 on others.
+/// Returns the seconds that a worker takes for its steps, or 0 on the slow worker and on servers.
 template <class Strategy>
 double own_time(tutti::transport::mpi& world, const tutti::engine_options<Strategy>& set,
                 double times) {
@@ -50,7 +50,7 @@ double own_time(tutti::transport::mpi& world, const tutti::engine_options<Strate
     engine.serve();
     return 0;
   }
-  engine.average(0);  // begin together
+  engine.average(0);  // so that all begin together
   const double begin = world.now();
   for (int step = 0; step < steps; ++step) {
     compute(step_takes * (engine.worker() == slow ? times : 1));
@@ -61,7 +61,7 @@ double own_time(tutti::transport::mpi& world, const tutti::engine_options<Strate
   return engine.worker() == slow ? 0 : world.now() - begin;
 }
 
-/// Of the slowest worker but the slow one.
+/// Returns the time of the slowest worker, not counting the slow one.
 template <class Strategy>
 double time_of_others(tutti::transport::mpi& world, const tutti::engine_options<Strategy>& set,
                       double times) {
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   std::vector<char*> flags(argv, argv + argc);
   std::string to_no_file = "--benchmark_out=";
   if (world.rank() != 0) {
-    flags.push_back(to_no_file.data());  // the last one counts
+    flags.push_back(to_no_file.data());  // Google Benchmark takes the last of several
   }
   int count = static_cast<int>(flags.size());
   benchmark::Initialize(&count, flags.data());

@@ -1,5 +1,6 @@
-// Every named strategy on every network of apps/models, strategy/model/real/ranks:N, and on
-// replayed ones, strategy/model/simulated/link/ranks:N.
+// How long is an iteration? Every named strategy trains the networks mlp and cnn of apps/models
+// (rows strategy/model/real/ranks:N), and replays ResNet-50 and BERT-Base (rows
+// strategy/model/simulated/link/ranks:N).
 //
 //   bench-strategies --benchmark_filter='Horovod/.*ranks:2' --benchmark_repetitions=5
 

@@ -1,5 +1,5 @@
-# CUDNN::cudnn, NVIDIA's library of neural networks' layers, beside CUDA or as a package of its own.
-# CUDNN_ROOT says where else.
+# Defines CUDNN::cudnn, NVIDIA's library of neural network layers. Searches CUDA's folders and the
+# system's. CUDNN_ROOT adds another folder.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
              ${CUDAToolkit_LIBRARY_ROOT}/lib)

@@ -1,5 +1,5 @@
-# NCCL::nccl, NVIDIA's library of collectives: the package libnccl-dev, or beside CUDA. NCCL_ROOT says
-# where else.
+# Defines NCCL::nccl, NVIDIA's library of collectives. Searches CUDA's folders and the system's
+# (libnccl-dev). NCCL_ROOT adds another folder.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)

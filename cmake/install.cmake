@@ -1,4 +1,4 @@
-# `find_package(tutti)`: three roots become one include tree.
+# Installs tutti for `find_package(tutti)`. The three roots become one include tree.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,10 +15,10 @@ install(FILES ${PROJECT_BINARY_DIR}/tutti-config.cmake
               ${PROJECT_BINARY_DIR}/tutti-config-version.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
         DESTINATION ${package})
-# Python finds the headers in a folder above its own.
+# The Python package finds tutti's headers in a folder above its own.
 install(DIRECTORY apps/torch/tutti_torch DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/python
         FILES_MATCHING PATTERN "*.py" PATTERN "*.hpp")
-# And compiles the kernels of a GPU's strategies.
+# It compiles this file for strategies on a GPU.
 install(FILES kernels/tutti/kernels/cuda/library.cu
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti/kernels/cuda)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,7 +1,8 @@
-# The library's targets: one include tree under three roots, headers only but for tutti_in_process
-# and tutti_mpi, which have what strategies share over a transport for who would rather link it, and
-# tutti_cuda, whose kernels are a static library where nvcc is found. Headers are found and not listed, so that a new policy is one
-# new file.
+# The library's targets: one include tree from three roots. All are headers only, with three
+# exceptions: tutti_in_process and tutti_mpi contain what strategies share over a transport, for
+# programs that would rather link it than compile it, and tutti_cuda contains the kernels as a
+# static library where nvcc is found. Headers are searched and not listed, so that a new policy is
+# one new file.
 find_package(Threads REQUIRED)
 
 set(tutti_roots include kernels strategies)
@@ -12,7 +13,7 @@ foreach(root IN LISTS tutti_root_paths)
   list(APPEND tutti_headers ${found})
 endforeach()
 
-# A target and the headers whose paths match. What follows are sources of a static library.
+# Adds a target with the headers given. Further arguments are the sources of a static library.
 function(tutti_library name headers)
   if(ARGN)
     add_library(tutti_${name} STATIC ${ARGN})
@@ -27,8 +28,8 @@ function(tutti_library name headers)
   set_target_properties(tutti_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
-# What needs a library that may be absent belongs to a target of its own. It links that library by
-# name whether it is here or not: who uses the target, needs it.
+# Headers that need a library which may be absent belong to a target of their own. The target names
+# that library whether it is installed or not, because programs that use the target need it.
 set(of_in_process "/tutti/compiled/in_process[.]hpp$")
 set(of_mpi "/transport/mpi([^/]*|/.*)[.]hpp$|/compiled/mpi[.]hpp$")
 set(of_benchmark "/tutti/benchmark[.]hpp$")
@@ -53,8 +54,9 @@ endif()
 tutti_library(tutti "${tutti_headers}")
 target_compile_features(tutti_tutti INTERFACE cxx_std_20)
 target_link_libraries(tutti_tutti INTERFACE Threads::Threads)
-# A product and a sum stay two roundings, so that hosts and devices give the same bits; and a root
-# is an instruction of its own, without an errno, so that loops over roots are made of vectors.
+# Hosts and devices must give the same bits, so that a product and a sum are not contracted into one
+# rounding. Square roots do not set errno, so that they are single instructions and loops over them
+# are vectorised.
 target_compile_options(tutti_tutti INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-fno-math-errno>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off,-fno-math-errno;--fmad=false>")
@@ -73,7 +75,7 @@ tutti_library(mpi "${headers_mpi}" ${mpi_sources})
 target_link_libraries(tutti_mpi ${mpi_scope} tutti_in_process MPI::MPI_CXX)
 target_compile_definitions(tutti_mpi ${mpi_scope} OMPI_SKIP_MPICXX)
 
-# Built where somebody links them, or installs.
+# In another project these are built only if that project links or installs them.
 foreach(library in_process mpi)
   get_target_property(kind tutti_${library} TYPE)
   if(kind STREQUAL "STATIC_LIBRARY")
@@ -87,12 +89,12 @@ endforeach()
 tutti_library(benchmark "${headers_benchmark}")
 target_link_libraries(tutti_benchmark INTERFACE tutti_tutti benchmark::benchmark)
 
-# LibTorch's flags come with the program that trains with it: test/torch/ compiles this header.
+# Programs that train with LibTorch bring LibTorch's flags. test/torch/ compiles this header.
 tutti_library(torch "${headers_torch}")
 target_link_libraries(tutti_torch INTERFACE tutti_tutti)
 
-# Kernels for devices are compiled here, once, where nvcc is found; without it the target is headers
-# that say what they need.
+# Kernels for devices are compiled once, here, if nvcc is found. Without nvcc the target has only
+# the headers, which state what they need.
 set(cuda_sources)
 set(cuda_scope INTERFACE)
 if(TUTTI_CUDA AND CUDAToolkit_FOUND)
@@ -109,7 +111,8 @@ if(TUTTI_CUDA AND CUDAToolkit_FOUND)
     message(STATUS "nvcc not found: the CUDA kernels are left out")
   endif()
 endif()
-# nvcc's own headers are compiled by library.cu, the others alone, in test/headers/.
+# library.cu compiles the headers for nvcc (.cuh). test/headers/ compiles each of the others on its
+# own.
 set(headers_nvcc ${headers_cuda})
 list(FILTER headers_nvcc INCLUDE REGEX "[.]cuh$")
 list(FILTER headers_cuda EXCLUDE REGEX "[.]cuh$")
@@ -120,7 +123,8 @@ target_link_libraries(tutti_cuda ${cuda_scope} tutti_tutti CUDA::cudart_static)
 target_compile_options(tutti_cuda ${cuda_scope}
   "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
 if(cuda_sources)
-  # -std said outright: CMake 3.25 does not know this nvcc and takes 20 for its default.
+  # -std is stated explicitly, because CMake 3.25 does not know this nvcc and assumes that 20 is its
+  # default.
   target_compile_options(tutti_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>")
   set_target_properties(tutti_cuda PROPERTIES
     CUDA_RUNTIME_LIBRARY Static POSITION_INDEPENDENT_CODE ON)

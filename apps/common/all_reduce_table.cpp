@@ -24,7 +24,7 @@ constexpr const char* fix =
   throw flag_error("--all-reduce-table " + file + " " + why + fix);
 }
 
-/// A counter of a row, above 0.
+/// Returns the counter `name` of a row. Throws flag_error unless it is above 0.
 double counter(const std::string& file, const nlohmann::json& row, const char* name) {
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : 0;
@@ -34,7 +34,8 @@ double counter(const std::string& file, const nlohmann::json& row, const char* n
   return value;
 }
 
-/// What a row says of a size and a way.
+/// Returns what a row measured: a size in elements, an algorithm with its shards, and the seconds.
+/// Throws flag_error if the row's label names no algorithm.
 tf_reduction::measured entry(const std::string& file, const nlohmann::json& row) {
   const auto label = row.find("label");
   const std::string way = label != row.end() && label->is_string() ? label->get<std::string>() : "";

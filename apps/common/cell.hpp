@@ -9,8 +9,8 @@
 
 #include "common/input.hpp"
 #include "common/job.hpp"
-#include "common/pace.hpp"
 #include "common/policy_flags.hpp"
+#include "common/sgd_values.hpp"
 #include "data/dataset.hpp"
 #include "models/model.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -21,15 +21,16 @@ inline constexpr const char* row_header =
     "fusion / priority / compression / architecture         loss first > last   images/s   ms/step"
     "  exposed ms  MB sent/step";
 
-/// A row of the grid's table, filled step by step.
+/// One row of the grid's table. Create it before the first step, call `step` after each, and
+/// `print` at the end.
 template <class Engine>
 class row {
  public:
   row(Engine& engine, const job& asked)
       : engine_(&engine), asked_(&asked), sent_before_(engine.counted().bytes_sent) {}
 
-  /// Notes a step's loss; answers how many there were. The first step, which warms up, is not
-  /// timed.
+  /// Records a step's loss and returns the number of steps so far. The first step warms up and is
+  /// not timed.
   std::size_t step(float loss) {
     if (steps_ == 0) {
       first_ = loss;
@@ -39,7 +40,7 @@ class row {
     return ++steps_;
   }
 
-  /// Waits for the last step and prints, on worker 0, the mean losses over the workers.
+  /// Waits for the last step. Worker 0 then prints the row, with losses averaged over the workers.
   void print(std::string_view name) {
     engine_->wait();
     const std::chrono::duration<double> taken = clock::now() - begin_;
@@ -69,8 +70,8 @@ class row {
   clock::time_point begin_{};
 };
 
-/// `main` of a cell: reads flags and data, and calls `train(world, job, images)` on every rank of
-/// `Device`, one of on_cpu and on_cuda.
+/// The `main` of a cell: reads flags and data, and calls `train(world, job, images)` on every rank
+/// of `Device`, which is on_cpu or on_cuda.
 template <class Strategy, class Device, class Train>
 int run_cell(int argc, char** argv, Train train) {
   return guarded("combination", [&] {

@@ -14,16 +14,17 @@
 
 namespace common {
 
-/// What `--list-strategies` says of one.
+/// What `--list-strategies` prints of one strategy.
 struct description {
   std::string_view name;
-  std::string composition{};  ///< policies that are not their role's default
-  std::string_view after{};   ///< the paper or system
-  std::string defaults{};     ///< of its policies' flags
+  std::string composition{};  ///< the policies that are not their role's default
+  std::string_view after{};   ///< the paper or system that the strategy comes from
+  std::string defaults{};     ///< the default values of its policies' flags
   std::string_view deviations{};
 };
 
-/// As a user writes it: without namespace tutti, and without a space between closing brackets.
+/// Returns a type's name as a user writes it: without namespace tutti, and without a space between
+/// closing brackets.
 inline std::string without_namespace(std::string_view type) {
   std::string text(type);
   for (const std::string_view each : {"tutti::", " >"}) {
@@ -61,7 +62,7 @@ void add_unless_usual(std::string& list) {
   }
 }
 
-/// Lists what a policy's options are.
+/// Appends each option of a policy, with its value, to a list.
 struct lister {
   std::string* list;
   std::string_view role;
@@ -97,7 +98,8 @@ template <class Strategy>
   return its;
 }
 
-/// A line "  heading  text", broken between words before its 100th column.
+/// Prints lines "  heading  text", broken between words before the 100th column. Only the first
+/// line has the heading.
 inline void print_paragraph(std::string_view heading, std::string_view text) {
   constexpr std::size_t width = 84;
   while (!text.empty()) {
@@ -109,7 +111,7 @@ inline void print_paragraph(std::string_view heading, std::string_view text) {
   }
 }
 
-/// Every line but those of the names begins with a space.
+/// Prints a description. Every line but the strategy's name begins with a space.
 inline void print(const description& its) {
   std::printf("%.*s\n", static_cast<int>(its.name.size()), its.name.data());
   print_paragraph("composition", its.composition.empty() ? "compose<>" : its.composition);

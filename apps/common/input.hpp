@@ -15,11 +15,13 @@
 
 namespace common {
 
-/// The steps of an epoch that has one batch alone; 0 where each step has its own.
+/// Returns how many steps an epoch has if it repeats a single batch (`--data one-batch`), or 0 if
+/// each step has a batch of its own.
 inline std::size_t repeats(const job& asked) { return asked.data == "one-batch" ? 100 : 0; }
 
-/// The data set that `--data` names. What is made up has the model's own images, as many as fit in
-/// 256 MiB.
+/// Returns the data set that `--data` names. Synthetic images have the size that the model was
+/// declared for, and each split has at most as many as fit in 256 MiB. Throws flag_error if there
+/// is no such data set.
 inline data::splits input(const job& asked) {
   const std::string name = asked.data.substr(0, asked.data.find(':'));
   if (asked.data == "cifar10") {
@@ -48,8 +50,9 @@ inline data::splits input(const job& asked) {
   return data::synthetic(made);
 }
 
-/// What is shown of images such as these: a window of the side that the model was declared for, or,
-/// where they are no larger, of their own side, which four pixels around each let move.
+/// Returns the augmentation that the flags choose for images of this size: windows of the side that
+/// the model was declared for, or, where the images are no larger than that, of the images' own
+/// side after four pixels of padding on every edge.
 inline data::augmentation shown(const job& asked, const data::dataset& images) {
   if (asked.augment == "none") {
     return {};
@@ -59,7 +62,7 @@ inline data::augmentation shown(const job& asked, const data::dataset& images) {
   return declared < own ? data::augmentation{declared, 0} : data::augmentation{own, 4};
 }
 
-/// The network that the flags name, for images such as these.
+/// Returns the network that the flags name, declared for images of this size.
 inline models::declaration network(const job& asked, const data::dataset& images) {
   auto declared = models::find(asked.model);
   declared.input = shown(asked, images).of(images.image);

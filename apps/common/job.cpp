@@ -34,7 +34,7 @@ template <class T>
   throw flag_error(line.str());
 }
 
-/// Flags of `app`, and where their values go.
+/// Describes the flags of an app and where to store their values.
 class flags {
  public:
   explicit flags(job& into) : into_(&into) {}
@@ -232,7 +232,7 @@ class flags {
   }
 
   static constexpr std::int64_t most = std::int64_t{1} << 53;
-  static constexpr double most_real = 1e15;  // sums and products of a few are finite
+  static constexpr double most_real = 1e15;  // so that sums and products of a few values are finite
 
   job* into_;
   po::options_description all_{"flags", 100};
@@ -246,14 +246,16 @@ std::vector<std::string> names_of(const po::options_description& all) {
   return names;
 }
 
-/// Its strategies run as they are, so that no policy has a flag.
+/// Whether an app has flags for policies. tutti-survey has none, because it runs its strategies as
+/// they are.
 bool sets_policies(app reader) { return reader != app::survey; }
 
 bool is_set(const flag_values& flags, std::string_view name) {
   return std::ranges::find(flags, name, &flag_values::value_type::first) != flags.end();
 }
 
-/// `--role.option value` and `--role.option=value`; anything else is a mistake.
+/// Stores flags written as `--role.option value` or `--role.option=value`. Throws flag_error for
+/// anything else.
 void take_policy_flags(const std::vector<std::string>& left, const po::options_description& all,
                        app reader, job& into) {
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -308,7 +310,7 @@ void check(const job& read) {
   one_of("progress", read.progress, {"automatic", "caller", "thread"});
 }
 
-/// A value that two flags set would be the one or the other.
+/// Throws flag_error if two flags set the same value, because only one of them could take effect.
 void expect_said_once(const po::variables_map& values, const job& read) {
   static constexpr std::array<std::pair<const char*, const char*>, 4> all{
       {{"servers", "architecture.servers"},
@@ -324,7 +326,7 @@ void expect_said_once(const po::variables_map& values, const job& read) {
   }
 }
 
-/// `--kvstore` instead of `--strategy`.
+/// Sets the strategy from `--kvstore`, which takes the place of `--strategy`.
 void take_kvstore(const po::variables_map& values, job& into) {
   if (values.count("kvstore") == 0) {
     return;
@@ -340,8 +342,9 @@ void take_kvstore(const po::variables_map& values, job& into) {
   }
 }
 
-/// `--all-reduce-spec` and `--all-reduce-table` are TFReplicated, which tutti-train then trains
-/// with, and options of its own; flags of those stand above.
+/// Applies `--all-reduce-spec` or `--all-reduce-table`. Both select TFReplicated, which tutti-train
+/// then trains with, and set its options. A `--architecture.OPTION` flag that the user gives as
+/// well takes precedence.
 void take_all_reduce_spec(const po::variables_map& values, app reader, job& into) {
   const bool by_table = values.count("all-reduce-table") > 0;
   if (values.count("all-reduce-spec") > 0 && by_table) {
@@ -382,8 +385,10 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   into.policy_flags.insert(into.policy_flags.begin(), all.begin(), all.end());
 }
 
-/// Ends a job whose rank 0 has no quarrel with its command line: where it has, it ends the job with
-/// its own words, before this process has met it. Where nobody comes, this process ends alone.
+/// Ends the whole job with `sentence`, because the command line of this rank, which is not rank 0,
+/// is wrong. If rank 0's is wrong as well, rank 0 ends the job with its own message while this
+/// process still waits in MPI's initialisation. If the other processes do not arrive within 10
+/// seconds, this process prints the sentence and exits on its own.
 void end_for_all([[maybe_unused]] const std::string& sentence) {
 #if __has_include(<mpi.h>)
   int begun = 0;

@@ -12,32 +12,32 @@
 
 namespace common {
 
-/// That a job may start, of workers and of servers.
+/// The most workers, and the most servers, that a job may start.
 inline constexpr int most_ranks = 1024;
 
-/// Who reads the command line: a flag of the other's is a mistake, not silence.
+/// Which app reads the command line. A flag that only another app has is an error.
 enum class app { cell, train, compare, survey };
 
-/// Flags as `role.option`, each with its value, or with what it means.
+/// Pairs of a flag, as `role.option`, and its value or its help text.
 using flag_values = std::vector<std::pair<std::string, std::string>>;
 
-/// What the shared flags say; the same names and defaults in every app.
+/// The values of all flags. A flag that several apps have has the same name and default in each.
 struct job {
   std::string strategy{"Horovod"};
-  std::string kvstore{};           ///< an MXNet type, which names a strategy
-  std::string all_reduce_spec{};   ///< tf_cnn_benchmarks', which names one and its options
-  std::string all_reduce_table{};  ///< a file with what was measured, which does so, too
+  std::string kvstore{};           ///< a type of MXNet's kvstore, which selects a strategy
+  std::string all_reduce_spec{};   ///< of tf_cnn_benchmarks; selects TFReplicated's options
+  std::string all_reduce_table{};  ///< file of measurements that selects TFReplicated's options
   std::string model{"cnn"};
   std::string data{"fashion-mnist"};
   std::size_t batch_size{32};  ///< images per worker and step
-  std::optional<int> ranks{};  ///< workers, if the user says; a launcher has started its own
-  int servers{1};              ///< where the strategy has any
+  std::optional<int> ranks{};  ///< workers, if the user says how many; a launcher fixes the number
+  int servers{1};              ///< used only by strategies that have servers
   std::string transport{"automatic"};
   std::string device{"cpu"};
   std::string precision{"fp32"};
   std::size_t epochs{3};
-  std::size_t steps{};      ///< at most so many in all; 0: no limit
-  std::string optimizer{};  ///< empty: SGD, or the strategy's own
+  std::size_t steps{};      ///< stop after so many in all; 0: no limit
+  std::string optimizer{};  ///< empty: SGD, or the optimizer that the strategy brings
   std::string density_warm_up{"own"};
   std::optional<float> learning_rate{};
   std::optional<float> momentum{};
@@ -54,7 +54,7 @@ struct job {
   std::string timeline{};
   std::string checkpoint{};
   std::string resume{};
-  /// What `tutti-compare` compares: lists, separated by commas.
+  /// Flags of `tutti-compare`. The strings from here to `networks` are lists, separated by commas.
   std::string strategies{"all"};
   std::string models{"resnet50"};
   std::string rank_counts{"4"};
@@ -63,50 +63,53 @@ struct job {
   std::string world{"simulated"};
   std::string server_hosts{"workers"};
   std::string payloads{"counted"};
-  std::string kernels{};  ///< empty: cpu where the world is real, profile elsewhere
-  int iterations{12};     ///< whole periods of local SGD
+  std::string kernels{};  ///< empty: "cpu" if `world` is "real", otherwise "profile"
+  int iterations{12};     ///< for local SGD, a multiple of its period
   int warmup{3};
   int repetitions{1};
   double jitter{};
   double slowdown{};
-  std::string slow_rank{};                   ///< as 2:10
-  std::optional<double> memory_bandwidth{};  ///< GB/s of a rank's device, or the profile's
+  std::string slow_rank{};                   ///< WORKER:FACTOR, as 2:10
+  std::optional<double> memory_bandwidth{};  ///< GB/s; without it that of the profile's device
   std::string csv{};
   bool explain{};
   bool list_strategies{};
   bool list_models{};
   bool header{};
   bool help{};
-  /// `--role.option value`, for the strategy to read.
+  /// Flags `--role.option value`, which the strategy's policies read.
   flag_values policy_flags{};
-  /// `--optimizer.option value`, for the optimizer to read.
+  /// Flags `--optimizer.option value`, which the optimizer reads.
   flag_values optimizer_flags{};
 
   int workers() const { return ranks.value_or(4); }
 };
 
-/// The command line is wrong, and so on every process that a launcher started alike.
+/// Thrown if the command line is wrong. All processes that a launcher started with it then fail
+/// alike.
 class flag_error : public tutti::usage_error {
  public:
   using usage_error::usage_error;
 };
 
-/// Reads the command line. Throws flag_error with one line that names the culprit and, for a flag
-/// that does not exist, the nearest one.
+/// Reads the command line. Throws flag_error with one line that names the flag at fault and, for a
+/// flag that does not exist, the nearest one that does.
 job parse(int argc, char** argv, app reader);
 
-/// The flags that `parse` knows, one a line.
+/// Returns the help text for the flags that `parse` knows, one a line.
 std::string help(app reader);
 
-/// Calls `run` and answers the exit status: 0, 2 after bad usage, 1 after any other error, each
-/// with one line `program: …` on standard error, once for all processes where all are wrong. Where
-/// some rank's command line alone is wrong, it says so and ends the job.
+/// Calls `run` and returns the exit status: 0, 2 after bad usage, 1 after any other error. An error
+/// is one line `program: …` on standard error. A wrong command line is reported once for all
+/// processes of a launcher that have it. If it is wrong only on some ranks, one of them reports it
+/// and ends the whole job.
 int guarded(const char* program, const std::function<void()>& run);
 
-/// Bytes that a rank sent, as a table shows them. Threads that read one another's memory send none.
+/// Returns the bytes that a rank sent as a table shows them: in MB, or "shared" for 0, because
+/// threads that read one another's memory send nothing.
 std::string megabytes(double sent);
 
-/// The job's ranks are MPI processes, not threads.
+/// Whether the job's ranks are MPI processes and not threads.
 bool uses_mpi(const job& asked);
 
 }  // namespace common

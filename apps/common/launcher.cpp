@@ -12,7 +12,7 @@ namespace common {
 
 namespace {
 
-/// What the first of these variables says that is there; 0 without one.
+/// Returns the number in the first of these environment variables that is set, or 0 if none is.
 int number_in(std::initializer_list<const char*> variables) {
   for (const char* name : variables) {
     if (const char* number = std::getenv(name)) {

@@ -2,20 +2,21 @@
 
 namespace common {
 
-/// This process is one of several that mpirun or srun started.
+/// Whether this process was started by mpirun or srun.
 bool under_launcher();
 
-/// How many processes a launcher says that it has started; 1 without one.
+/// Returns how many processes the launcher says that it has started, or 1 without a launcher.
 int launched();
 
-/// Throws flag_error where MPI knows of one process, and a launcher that it does not know has
-/// started more, each of which would train alone.
+/// Throws flag_error if a launcher started several processes but MPI knows of only one, as where
+/// the launcher belongs to another MPI. Each process would then train alone.
 void expect_company(int processes);
 
-/// This process's number among those that a launcher started on its host; 0 without one.
+/// Returns this process's number among those that a launcher started on its host, or 0 without a
+/// launcher.
 int number_on_host();
 
-/// This process's number among those that a launcher started; 0 without one.
+/// Returns this process's number among all that a launcher started, or 0 without a launcher.
 int launched_as();
 
 }  // namespace common

@@ -14,7 +14,7 @@
 
 namespace common {
 
-/// Throws flag_error, suggesting the nearest, unless `wanted` is one of the `known`.
+/// Throws flag_error, suggesting the nearest known name, unless `wanted` is one of the `known`.
 inline void expect_one_of(std::string_view kind, const std::string& wanted,
                           const std::vector<std::string>& known) {
   if (std::ranges::find(known, wanted) == known.end()) {
@@ -23,8 +23,7 @@ inline void expect_one_of(std::string_view kind, const std::string& wanted,
   }
 }
 
-/// Whether a name is of the family that `pattern` describes: `*` stands for any characters, and
-/// letters are alike in both cases.
+/// Whether `name` matches `pattern`, where `*` stands for any characters and case is ignored.
 inline bool is_like(std::string_view name, std::string_view pattern) {
   if (pattern.empty()) {
     return name.empty();
@@ -37,8 +36,8 @@ inline bool is_like(std::string_view name, std::string_view pattern) {
          is_like(name.substr(1), pattern.substr(1));
 }
 
-/// The known names that `wanted` means: itself, or all of a family such as `horovod*`, in order.
-/// Throws flag_error if there is none.
+/// Returns the known names that `wanted` means, in their order: the name itself, or all that match
+/// a pattern such as `horovod*`. Throws flag_error if there is none.
 inline std::vector<std::string> names_like(std::string_view kind, const std::string& wanted,
                                            const std::vector<std::string>& known) {
   if (wanted.find('*') == std::string::npos) {
@@ -55,7 +54,7 @@ inline std::vector<std::string> names_like(std::string_view kind, const std::str
   return all;
 }
 
-/// The names of a registry's entries.
+/// Returns the names of a registry's entries.
 template <class Registry>
 std::vector<std::string> names_of(const Registry& all) {
   std::vector<std::string> names;

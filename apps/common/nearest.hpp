@@ -9,8 +9,9 @@
 
 namespace common {
 
-/// How many characters must be put in, taken out or changed to make one of the other.
-/// After: Wagner and Fischer, "The string-to-string correction problem", 1974.
+/// Returns the edit distance: how many characters must be inserted, removed or changed to turn one
+/// string into the other. After: Wagner and Fischer, "The string-to-string correction problem",
+/// 1974.
 inline std::size_t edits(const std::string& from, const std::string& to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -24,14 +25,15 @@ inline std::size_t edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-/// The candidate that takes the fewest edits to become `wanted`.
+/// Returns the candidate that takes the fewest edits to become `wanted`.
 inline std::string nearest(const std::string& wanted, const std::vector<std::string>& candidates) {
   const auto closest = std::ranges::min_element(
       candidates, {}, [&](const std::string& each) { return edits(wanted, each); });
   return closest == candidates.end() ? "" : *closest;
 }
 
-/// How a refusal of `wanted` goes on where there are few to choose from: the nearest, and all.
+/// Returns the end of a message that refuses `wanted`, for flags with few values: the nearest
+/// value, and a list of all.
 inline std::string choices(const std::string& wanted, const std::vector<std::string>& all) {
   std::string known;
   for (const std::string& each : all) {

@@ -9,7 +9,8 @@
 
 namespace common {
 
-/// Ranks of the host: threads of this process, or the MPI processes that a launcher started.
+/// Runs a job's ranks on CPUs: as threads of this process, or as the MPI processes that a launcher
+/// started.
 struct on_cpu {
   static constexpr std::string_view name = "cpu";
 
@@ -22,7 +23,8 @@ struct on_cpu {
     expect_processes(asked);
   }
 
-  /// Calls `body(world)` on every rank; as threads, they are `servers` beside the job's workers.
+  /// Calls `body(world)` on every rank. If ranks are threads, it starts the job's workers and
+  /// `servers` more. If they are processes, the launcher has started all of them.
   template <class Body>
   static void run(const job& asked, int servers, Body body) {
     if (!uses_mpi(asked)) {

@@ -12,8 +12,8 @@
 
 namespace common {
 
-/// Ranks on GPUs: threads of this process that share its first one, or the MPI processes that a
-/// launcher started, which take the GPUs of their host in turn.
+/// Runs a job's ranks on GPUs: as threads of this process that share its first GPU, or as the MPI
+/// processes that a launcher started, which are assigned to the GPUs of their host in turn.
 struct on_cuda {
   static constexpr std::string_view name = "cuda";
 
@@ -25,7 +25,8 @@ struct on_cuda {
     }
   }
 
-  /// Calls `body(world)` on every rank; as threads, they are `servers` beside the job's workers.
+  /// Calls `body(world)` on every rank. If ranks are threads, it starts the job's workers and
+  /// `servers` more. If they are processes, the launcher has started all of them.
   template <class Body>
   static void run(const job& asked, int servers, Body body) {
     if (!uses_mpi(asked)) {

@@ -12,7 +12,7 @@
 
 namespace common {
 
-/// Throws flag_error if the job wants MPI and this build has none.
+/// Throws flag_error if the job asks for MPI and this build has none.
 inline void expect_processes([[maybe_unused]] const job& asked) {
 #if !__has_include(<mpi.h>)
   if (uses_mpi(asked)) {
@@ -22,11 +22,13 @@ inline void expect_processes([[maybe_unused]] const job& asked) {
 }
 
 #if __has_include(<mpi.h>)
-/// Calls `body(world)` on this one of the MPI processes that a launcher started, whose gradients
-/// lie where `Queue` works.
+/// Calls `body(world)` on this process, one of the MPI processes that a launcher started. Gradients
+/// lie where `Queue` works, in host memory or on a GPU. If `body` throws, all processes of the job
+/// are ended with its message. Throws flag_error if the launcher started another number of
+/// processes than the flags say.
 template <class Queue, class Body>
 void run_process(const job& asked, int servers, Body body) {
-  // While the other processes have not been met, so that a wrong flag is said as any other is.
+  // Checked before MPI starts, so that every process reports the wrong flag as it would any other.
   if (asked.ranks && *asked.ranks + servers != launched()) {
     throw flag_error(tutti::sentence(
         {"--ranks ", *asked.ranks, " and ", servers, " servers are not the ", launched(),
@@ -38,7 +40,7 @@ void run_process(const job& asked, int servers, Body body) {
   try {
     body(world);
   } catch (const std::exception& failed) {
-    world.abort_job(failed.what());  // peers that wait for this rank must not wait for ever
+    world.abort_job(failed.what());  // because other ranks may wait for this one
   }
 }
 #endif

@@ -12,13 +12,13 @@ namespace common {
 namespace {
 
 bool is_one_file(const std::filesystem::path& first, const std::filesystem::path& second) {
-  std::error_code none;  // of a file that is not there yet, the path decides
+  std::error_code none;  // if a file does not exist yet, the paths are compared instead
   return !is_other(status(first, none)) &&
          (equivalent(first, second, none) ||
           weakly_canonical(absolute(first), none) == weakly_canonical(absolute(second), none));
 }
 
-/// What `--kernels` says that is no file.
+/// Whether the value of `--kernels` is a keyword and not a file.
 bool is_rate_of_kernels(const std::string& word) { return word == "cpu" || word == "profile"; }
 
 }  // namespace

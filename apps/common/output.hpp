@@ -11,8 +11,8 @@
 
 namespace common {
 
-/// Throws tutti::usage_error with the system's reason if `out`, which was opened or flushed a
-/// moment before, has failed.
+/// Throws tutti::usage_error with the system's reason if `out` has failed. Call it directly after
+/// opening or flushing `out`, while errno still holds the reason.
 inline void expect_writable(const std::ofstream& out, const std::string& file) {
   if (!out) {
     throw tutti::usage_error("cannot write " + file + ": " +
@@ -20,14 +20,14 @@ inline void expect_writable(const std::ofstream& out, const std::string& file) {
   }
 }
 
-/// Throws tutti::usage_error that names `asked_for` if `file` cannot be written: before hours are
-/// spent on what cannot be kept.
+/// Throws tutti::usage_error that names `asked_for` if `file` cannot be written. Call it before a
+/// long run, whose results would otherwise be lost.
 inline void check_writable(const std::string& file, const std::string& asked_for) {
   expect_writable(std::ofstream(file, std::ios::app), asked_for);
 }
 
-/// Throws flag_error where a file would be written that another flag names, too, but for one that
-/// `--resume` reads and the job goes on with.
+/// Throws flag_error if a flag would write into a file that another flag names, too. An exception
+/// is the file of `--resume`, which `--json` or `--checkpoint` continues.
 void expect_files_apart(const job& read);
 
 }  // namespace common

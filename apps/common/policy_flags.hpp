@@ -19,7 +19,7 @@
 
 namespace common {
 
-/// Whether `number` can become a T, as far as a double counts.
+/// Whether `number` can be converted to T, and is small enough for a double to be exact.
 template <class T>
 bool fits(double number) {
   constexpr double exact = 1e15;
@@ -32,7 +32,8 @@ bool fits(double number) {
   }
 }
 
-/// Number with an optional KiB, MiB or GiB, or a name of an enumeration's.
+/// Parses a number with an optional suffix KiB, MiB or GiB, or the name of an enumerator. Throws
+/// flag_error if the text is neither or does not fit.
 template <class T>
 [[gnu::cold]] void parse_value(const std::string& flag, const std::string& text, T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -66,7 +67,7 @@ template <class T>
 
 namespace detail {
 
-/// Sets values to what the flags say.
+/// Sets each option to the value that the flags give it.
 struct setter {
   std::string_view role;
   const flag_values* flags;
@@ -82,7 +83,7 @@ struct setter {
   }
 };
 
-/// Lists flags, whatever their values.
+/// Lists the flags of all options, whether they are set or not.
 struct flag_lister {
   std::string_view role;
   flag_values* all;
@@ -98,20 +99,20 @@ struct flag_lister {
 
 }  // namespace detail
 
-/// Sets what is described as `role.name` to what the flags say.
+/// Sets the options that `own` describes to the values of the flags named `role.OPTION`.
 template <class Described>
 void set_described(std::string_view role, Described& own, const flag_values& flags) {
   Described::describe(own, detail::setter{role, &flags});
 }
 
-/// The flags of what is described, with their help.
+/// Adds the flags of the options that `own` describes, with their help.
 template <class Described>
 void add_flags(std::string_view role, const Described& own, flag_values& all) {
   Described::describe(own, detail::flag_lister{role, &all});
 }
 
-/// The flags of a strategy's policies, with their help. Some are there if those that the job sets
-/// ask for more.
+/// Returns the flags of a strategy's policies, with their help. The flags of the job are applied
+/// first, because some values make further options available.
 template <class Strategy>
 [[gnu::cold]] flag_values policy_flags(const job& asked) {
   flag_values all;
@@ -129,7 +130,7 @@ inline void print_policy_flags(const flag_values& flags) {
   }
 }
 
-/// Throws flag_error, suggesting the nearest, if `asked` has a flag that is none of the known.
+/// Throws flag_error, suggesting the nearest, if `asked` has a flag that is not among the known.
 inline void expect_flags(const std::string& whose, const flag_values& asked,
                          const flag_values& known) {
   std::vector<std::string> names;
@@ -146,7 +147,7 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
   }
 }
 
-/// Sets one policy's options, and lets the policy refuse what it cannot work with.
+/// Sets one policy's options from the flags. Throws flag_error if the policy refuses their values.
 template <class Policy>
 [[gnu::cold]] void apply_to(std::string_view role, tutti::options_of<Policy>& own,
                             const job& asked) {
@@ -158,8 +159,8 @@ template <class Policy>
   }
 }
 
-/// Sets what the job says of a strategy's policies. Throws flag_error, naming the nearest flag, if
-/// this strategy has none of that name.
+/// Sets a strategy's policies from the job's flags. Throws flag_error, naming the nearest flag, if
+/// the strategy has no flag of that name.
 template <class Strategy>
 [[gnu::cold]] void apply_policy_flags(const job& asked, tutti::engine_options<Strategy>& options) {
   expect_flags("this strategy", asked.policy_flags, policy_flags<Strategy>(asked));
@@ -172,8 +173,8 @@ template <class Strategy>
   apply_to<typename strategy::architecture>("architecture", options.architecture, asked);
 }
 
-/// How an engine is to run for a job. Throws flag_error if the job sets what this strategy does not
-/// have, or to what it cannot be.
+/// Returns the engine options for a job. Throws flag_error if the job sets an option that this
+/// strategy does not have, or gives one a value that cannot be.
 template <class Strategy>
 [[gnu::cold]] tutti::engine_options<Strategy> options(const job& asked) {
   tutti::engine_options<Strategy> set;
@@ -194,7 +195,7 @@ template <class Strategy>
   return set;
 }
 
-/// Ranks that serve, beside the job's workers.
+/// Returns how many server ranks the job has beside its workers.
 template <class Strategy>
 [[gnu::cold]] int servers(const job& asked) {
   const auto set = options<Strategy>(asked);

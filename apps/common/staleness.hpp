@@ -7,7 +7,8 @@
 
 namespace common {
 
-/// Pushes that took effect by their staleness, as far as any was stale.
+/// Returns how many pushes were applied at each staleness, up to the largest staleness that
+/// occurred.
 inline std::vector<std::uint64_t> by_staleness(const tutti::push_counts& counted) {
   std::vector<std::uint64_t> all(counted.staleness.begin(), counted.staleness.end());
   while (!all.empty() && all.back() == 0) {

@@ -5,14 +5,14 @@
 
 namespace compare {
 
-/// Rates of a link, in bits a second, between which the one is looked for from which on something
-/// no longer pays.
+/// The range of link rates, in bits a second, in which `pays_below` searches.
 inline constexpr double slowest_link = 1e6;
 inline constexpr double fastest_link = 1e12;
 
-/// The rate below which `pays(bits_per_second)` holds, within a fiftieth: 0 if it does not on the
-/// slowest link, infinity if it does on the fastest. Where it turns more than once, the first rate
-/// of all.
+/// Returns the highest link rate, in bits a second and within a fiftieth, below which
+/// `pays(bits_per_second)` holds: 0 if it does not hold on the slowest link, infinity if it holds
+/// on the fastest. If `pays` changes more than once, the first change counts. Calls `pays` once for
+/// each decade of the range and a few times more.
 template <class Pays>
 double pays_below(Pays pays) {
   if (!pays(slowest_link)) {

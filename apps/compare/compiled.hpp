@@ -10,8 +10,9 @@
 #include "tutti/core/waiting.hpp"
 #include "tutti/core/watch.hpp"
 
-/// What strategies share in every world, compiled once, as tutti/compiled/in_process.hpp has it for
-/// threads.
+/// Explicit instantiations of the engine's parts that do not depend on the strategy, for ranks of
+/// any_world. Units that include this header do not compile them again.
+/// tutti/compiled/in_process.hpp does the same for threads.
 namespace tutti {
 
 extern template class engine_base<compare::any_world>;

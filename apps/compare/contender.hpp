@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/algorithms_by_size.hpp"
 #include "common/described.hpp"
 #include "common/job.hpp"
 #include "common/policy_flags.hpp"
 #include "common/replicas_differ.hpp"
-#include "common/ways.hpp"
 #include "compare/compiled.hpp"
 #include "compare/kernel_rates.hpp"
 #include "compare/kernel_trial.hpp"
@@ -38,13 +38,13 @@
 
 namespace compare {
 
-/// What a strategy does to the gradient, so that rows are compared with their like.
+/// What a strategy does to the gradient. Only rows of the same kind are compared.
 enum class kind {
-  exact,  ///< every worker applies the mean, or the sum
-  lossy,  ///< of what is left of it after compression
-  stale,  ///< some updates come late
-  other,  ///< something else than the mean of all gradients
-  apart,  ///< every worker trains a model of its own: an upper bound, and no way to train one
+  exact,  ///< every worker applies the mean or the sum of all gradients
+  lossy,  ///< the same of compressed gradients
+  stale,  ///< some updates are applied late
+  other,  ///< applies something other than the mean of all gradients
+  apart,  ///< every worker trains its own model: an upper bound, and no contender
 };
 
 inline const char* name_of(kind which) {
@@ -56,13 +56,13 @@ inline const char* name_of(tutti::server_hosts which) {
   return names(which)[static_cast<std::size_t>(which)].data();
 }
 
-/// Which tables a strategy is in.
+/// The tables in which a strategy is listed.
 enum class listed {
-  always,   ///< that of all
-  by_name,  ///< those that name it, or its family: another stands for it in that of all
+  always,   ///< also in the table of all strategies
+  by_name,  ///< only where the user names it or its family; else another represents it
 };
 
-/// One row's job.
+/// The model, network and world of one row.
 struct scenario {
   const models::replayed* model{};
   place where{};
@@ -71,69 +71,69 @@ struct scenario {
   tutti::server_hosts serving{};
   tutti::slow_worker slow{};
   tutti::transport::device device{};
-  std::string kernels{};  ///< whose time kernels take: cpu, this one's, profile, its device's; FILE
-  const kernel_file* file{};  ///< FILE's times
-  std::string charged_by{};   ///< who says what kernels take, for people
+  std::string kernels{};      ///< cpu: timed on this CPU; profile: its device's; or a FILE of times
+  const kernel_file* file{};  ///< the times in FILE
+  std::string charged_by{};   ///< what kernels are charged by, in words for the table's head
 };
 
-/// What came of it.
+/// The results of one row.
 struct row {
-  std::string job{};  ///< all that it depends on
+  std::string job{};  ///< everything that the row depends on (`job_of`)
   std::string strategy{};
   kind what{};
   scenario of{};
   int servers{};
-  int stand_ins{};           ///< workers that were simulated: all, or some for the rest
+  int stand_ins{};           ///< workers simulated: all, or a few that represent all
   int period{1};             ///< iterations from one exchange to the next
-  double payload_stretch{};  ///< bytes that each of theirs stands for
+  double payload_stretch{};  ///< bytes that a worker sends for each byte of a simulated one
   tutti::replayed simulated{};
-  tutti::seconds predicted{};                 ///< for an iteration, by simulation
-  std::optional<tutti::replayed> measured{};  ///< on the wall clock
-  tutti::seconds iteration{};                 ///< measured, where it was, or predicted
-  tutti::transport::emulated_run clock{};     ///< of the emulation
+  tutti::seconds predicted{};                 ///< time of an iteration by simulation
+  std::optional<tutti::replayed> measured{};  ///< on the wall clock, in an emulated or real world
+  tutti::seconds iteration{};              ///< measured time if there is one, otherwise predicted
+  tutti::transport::emulated_run clock{};  ///< of the emulation
   std::string transport{"simulated"};
-  std::string ways{};  ///< a line for each that chunks take by their sizes
-  /// Bits a second of each NIC below which its iteration is shorter than Dense16's, where something
-  /// is lost for that.
+  std::string ways{};  ///< a line for each all-reduce algorithm that chunks use
+  /// The rate of each NIC, in bits a second, below which its iteration is shorter than Dense16's.
+  /// Only for lossy strategies.
   std::optional<double> pays_below{};
-  /// How far the workers' models are apart (`tutti::replayed::consensus`), where they may be.
+  /// How far the workers' models are apart (`tutti::replayed::consensus`), if they may differ.
   std::optional<double> consensus{};
 
-  /// Measured beside predicted, less 1.
+  /// Relative error of the prediction: measured over predicted time, less 1.
   double error() const { return iteration / predicted - 1; }
-  /// Hosts that the job takes: the workers', and the servers' own where they have some.
+  /// Hosts that the job occupies: the workers', and the servers' own if they have any.
   int machines() const {
     return of.where.hosts({of.workers, servers, of.where.per_host, of.serving});
   }
   const tutti::replayed& shown() const { return measured ? *measured : simulated; }
-  /// Of all workers.
+  /// Samples a second of all workers together.
   double samples_per_second() const {
     return static_cast<double>(of.model->batch) * of.workers / iteration;
   }
-  /// Time that the iteration is longer than its compute.
+  /// The part of an iteration that exceeds its compute time.
   double exposed() const { return std::max(0.0, iteration - simulated.compute()); }
   bool unusable() const { return measured && clock.unusable(iteration); }
   double bytes_sent() const {
     return payload_stretch * static_cast<double>(shown().bytes_sent) /
            static_cast<double>(shown().iterations.size());
   }
-  /// Seconds for which the bytes that must pass one NIC keep it busy; nothing where bytes are sent
-  /// and no NIC's are known to be in anybody's way, or NICs of single ranks are unlike the others.
+  /// Seconds for which the bytes that must pass one NIC keep it busy. Empty if bytes are sent but
+  /// no NIC is known to be a bottleneck, or if single ranks have NICs unlike the others'.
   std::optional<double> on_the_wire() const {
     return (simulated.busiest_nic == 0 && bytes_sent() > 0) || !of.where.nic_of_rank.empty()
                ? std::nullopt
                : std::optional(simulated.on_the_wire(of.where.nic.bytes_per_second));
   }
-  /// No iteration is shorter.
+  /// A lower bound on the duration of an iteration.
   double bound() const {
     return of.where.nic_of_rank.empty() ? simulated.bound(of.where.nic.bytes_per_second)
                                         : simulated.compute();
   }
-  /// How many times as long as that; what takes no time is as fast as can be.
+  /// The iteration as a multiple of its bound; 1 if both are 0.
   double of_bound() const { return iteration == bound() ? 1 : iteration / bound(); }
 };
 
-/// A strategy's replays of one row, in each of the worlds.
+/// Runs one strategy in the scenario of one row, in each of the worlds.
 class replays {
  public:
   replays() = default;
@@ -144,12 +144,12 @@ class replays {
   virtual tutti::replayed simulated(const scenario& of) const = 0;
   virtual tutti::replayed emulated(const scenario& of, tutti::payloads what,
                                    tutti::transport::emulated_run& clock) const = 0;
-  /// Over what the launcher's processes are connected by.
+  /// Runs it on the launcher's processes, over what connects them, on the wall clock.
   virtual tutti::replayed measured(const scenario& of) const = 0;
-  /// How far workers' models drift apart in a simulation; nothing where replicas are equal, or of
-  /// more workers than are simulated so.
+  /// Returns how far workers' models drift apart in a simulation. Empty if replicas are equal, or
+  /// if there are more workers than are simulated for this.
   virtual std::optional<double> consensus(const scenario& of) const = 0;
-  /// A line for each way that chunks of the plan take by their sizes.
+  /// Returns a line for each all-reduce algorithm that the plan's chunks use.
   virtual std::string ways(const tutti::plan& its) const = 0;
 
   tutti::placement many{};
@@ -158,27 +158,27 @@ class replays {
   tutti::replay_options length{};
 };
 
-/// A named strategy that can be compared.
+/// A named strategy that can be compared: an entry of the registry, with its type erased.
 struct contender {
   std::string_view name;
   listed in;
   kind what;
-  bool must_encode;  ///< only an encoder knows the lengths of its payloads
+  bool must_encode;  ///< only its encoder knows the lengths of its payloads
   common::description (*described)();
   common::flag_values (*flags)(const common::job&);
   int (*servers)(const common::job&);
   tutti::transport::device (*device)(const scenario&, const common::job&);
   std::unique_ptr<replays> (*prepared)(const scenario&, const common::job&);
-  bool (*has_stand_ins)(const common::job&);  ///< a few workers can represent many
+  bool (*has_representatives)(const common::job&);  ///< a few workers can represent many
 };
 
-/// The row of one strategy.
+/// Runs one strategy and returns its row.
 row row_of(const contender& who, scenario of, const common::job& asked);
 
-/// Seconds of a simulated iteration on the scenario's device.
+/// Returns the seconds of a simulated iteration on the scenario's device.
 double iteration(const contender& who, const scenario& of, const common::job& asked);
 
-/// Up to so many workers, every message is simulated.
+/// With more workers than this, a few represent the rest instead of simulating every message.
 constexpr int message_by_message = 1024;
 
 const std::vector<contender>& registry();
@@ -201,7 +201,8 @@ constexpr kind kind_of() {
   return tutti::facts::identity<typename strategy::compression> ? kind::exact : kind::lossy;
 }
 
-/// Refuses servers that are not as many, or not where, their rules take them to be.
+/// Throws common::flag_error if the number or the hosts of servers contradict the rule by which
+/// they are placed.
 template <class Options>
 void check_servers(const Options& set, const tutti::placement& many) {
   using tutti::server_hosts;
@@ -228,8 +229,8 @@ void check_servers(const Options& set, const tutti::placement& many) {
   }
 }
 
-/// What a job asks of a strategy, as its composition takes it: strategies that differ in their
-/// defaults alone are one to the compiler.
+/// Returns the job's options as options of the bare composition, so that strategies that differ
+/// only in their defaults are compiled once.
 template <class Strategy>
 tutti::engine_options<tutti::strategy_of<Strategy>> options_of(const common::job& asked) {
   const auto its = common::options<Strategy>(asked);
@@ -241,12 +242,13 @@ template <class Strategy>
 using architecture_of = typename tutti::engine_types<Strategy, any_world, profiled_sgd,
                                                      tutti::agenda_log>::architecture;
 
-/// Its exchange has a closed form.
+/// Whether the architecture gives the cost of its exchange in closed form.
 template <class Strategy>
 constexpr bool has_a_form = requires(tutti::placement many) {
   architecture_of<Strategy>::alone(many);
 };
-/// There may be one of each chunk. What is gathered at run time is as long as nobody knows before.
+/// Whether it gives one for each chunk. A fusion at run time makes chunks of unknown sizes, so that
+/// an all-reduce that chooses its algorithm by size has none.
 template <class Strategy>
 constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strategy>& set,
                                               tutti::placement many) {
@@ -258,7 +260,7 @@ constexpr bool has_forms_of_chunks = requires(const tutti::engine_options<Strate
     });
 
 template <class Strategy>
-[[gnu::cold]] bool has_stand_ins(const common::job& asked) {
+[[gnu::cold]] bool has_representatives(const common::job& asked) {
   using composition = tutti::strategy_of<Strategy>;
   if constexpr (has_forms_of_chunks<composition>) {
     const auto set = options_of<Strategy>(asked);
@@ -272,7 +274,7 @@ template <class Strategy>
 template <class Strategy>
 using replay = tutti::replay<Strategy, profiled_sgd>;
 
-/// The chunks of its plan, which does not depend on how many workers there are.
+/// Returns the chunks of a strategy's plan, which does not depend on the number of workers.
 template <class Strategy>
 std::vector<tutti::chunk> chunks_of(const std::vector<tutti::computation>& model,
                                     const tutti::engine_options<Strategy>& set) {
@@ -313,12 +315,14 @@ tutti::representatives stand_ins(tutti::placement many,
   return chosen;
 }
 
-/// Lengths that only an encoder knows are those of what it has encoded.
+/// Whether payloads must be encoded even where they are only counted, because their lengths are
+/// known only then.
 template <class Strategy>
 constexpr bool must_encode =
     tutti::facts::variable_length<typename tutti::strategy_of<Strategy>::compression>;
 
-/// Bytes a second that kernels on this CPU are charged while all workers run theirs. Collective.
+/// Returns the bytes a second at which kernels run on this CPU while all workers run theirs.
+/// Collective.
 template <class Compression>
 double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, int workers) {
   return on_trial(its, tensor, [workers](auto& kernels) {
@@ -336,8 +340,8 @@ double measured_rate(const Compression& its, const tutti::tensor_facts& tensor, 
   });
 }
 
-/// The device that its kernels are charged on: where they take a file's time, or this CPU's, as
-/// fast as theirs. Collective.
+/// Returns the device on which a strategy's kernels are charged. Where kernels take the times of a
+/// file or of this CPU, its bandwidth is the one that reproduces these times. Collective.
 template <class Strategy>
 [[gnu::cold]] tutti::transport::device device_of(const scenario& of, const common::job& asked) {
   using compression = typename tutti::strategy_of<Strategy>::compression;
@@ -357,7 +361,8 @@ template <class Strategy>
   return of.device;
 }
 
-/// So many times fewer elements, and at least one where there are any.
+/// Divides the number of elements of each tensor by `times`, but leaves at least one where there
+/// was one.
 inline std::vector<tutti::computation> shrunk(std::vector<tutti::computation> model,
                                               std::size_t times) {
   for (auto& each : model) {
@@ -366,7 +371,7 @@ inline std::vector<tutti::computation> shrunk(std::vector<tutti::computation> mo
   }
   return model;
 }
-/// Links and kernels that are so many times slower.
+/// Makes links and kernels slower by the factor `times`.
 inline scenario slowed(scenario of, double times) {
   of.where = of.where.faster(1 / times);
   of.where.inside.bytes_per_second /= times;
@@ -420,16 +425,17 @@ class replays_of final : public replays {
     carry(many.workers + many.servers, slept,
           [&](any_world& world) { seen = measure<Strategy>(world, model_, options_, length); });
     if (slept) {
-      seen.consensus.reset();  // nothing was written
+      seen.consensus.reset();  // slept kernels update no model
     }
     return seen;
   }
 
-  /// Of a model of a few thousand elements behind links as much slower: who meets whom, and when,
-  /// is much the same. Each worker's own iterations, for models drift the further the longer.
+  /// Simulates a model of a few thousand elements behind links that are slower in proportion, which
+  /// averages models at much the same times. Each worker is measured in its own iterations, because
+  /// models drift further the longer they train.
   std::optional<double> consensus(const scenario& of) const override {
     if constexpr (common::replicas_differ<Strategy>) {
-      constexpr int most = 64;  // it takes as long as the row itself
+      constexpr int most = 64;  // because it takes as long as the row itself
       constexpr std::size_t few = 20'000;
       if (many.workers <= most) {
         const std::size_t times = 1 + of.model->elements() / few;
@@ -445,7 +451,7 @@ class replays_of final : public replays {
   }
 
   std::string ways(const tutti::plan& its) const override {
-    return common::ways_of<Strategy>(its, options_);
+    return common::algorithms_by_size<Strategy>(its, options_);
   }
 
  private:
@@ -481,7 +487,7 @@ contender entry() {
           common::servers<Strategy>,
           detail::device_of<Strategy>,
           detail::prepared<Strategy>,
-          detail::has_stand_ins<Strategy>};
+          detail::has_representatives<Strategy>};
 }
 
 }  // namespace compare

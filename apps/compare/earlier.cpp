@@ -22,7 +22,8 @@ namespace compare {
 
 namespace {
 
-/// What a file's name does not say: the user may have changed what is in it.
+/// Returns a hash of the network's, profile's and kernel file's contents, because the user may have
+/// changed a file without changing its name.
 std::uint64_t contents(const scenario& of) {
   tutti::running_hash seen;
   const auto figure = [&seen](double value) { seen.feed(std::bit_cast<std::uint64_t>(value)); };
@@ -74,7 +75,7 @@ std::string job_of(const scenario& of, const contender& who, const common::job& 
         << " repetitions " << asked.repetitions << " jitter " << asked.jitter << " slowdown "
         << asked.slowdown << " slow " << asked.slow_rank << " seed " << asked.seed << " kernels "
         << of.kernels << " progress " << asked.progress << " memory "
-        << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // or measured
+        << (of.kernels == "cpu" ? 1e9 * asked.memory_bandwidth.value_or(0)  // 0: measured
                                 : of.device.bytes_per_second);
   for (const auto& [flag, value] : asked.policy_flags) {
     words << " " << flag << " " << value;
@@ -121,8 +122,8 @@ void expect_one_job(const common::job& asked) {
 
 namespace {
 
-/// A row as a file has it. Throws tutti::usage_error, naming the file, the line and the field, for
-/// one that is missing, of another type or out of range.
+/// Reads the fields of one row from a line of the file. Throws tutti::usage_error, naming the file,
+/// the line and the field, for a field that is missing, of another type or out of range.
 class line_reader {
  public:
   line_reader(const std::string& where, const nlohmann::json& line)
@@ -141,7 +142,7 @@ class line_reader {
     }
     return value;
   }
-  /// Nothing where the row has null.
+  /// Returns nothing if the field is null.
   std::optional<double> maybe(const char* key) const {
     return at(key, &json::is_primitive).is_null() ? std::nullopt : std::optional(real(key));
   }
@@ -191,7 +192,7 @@ class line_reader {
   const json* line_;
 };
 
-/// All of a row but what its scenario says.
+/// Reads all fields of a row but those that its scenario gives.
 row read_row(const std::string& where, const nlohmann::json& json) {
   const line_reader line(where, json);
   row known;
@@ -207,11 +208,11 @@ row read_row(const std::string& where, const nlohmann::json& json) {
   known.of.device = {line.real("kernel_bytes_per_second")};
   known.pays_below = line.maybe("pays_below_bits_per_second");
   known.consensus = line.maybe("consensus");
-  tutti::replayed shown;  // three iterations with the quantiles of all
+  tutti::replayed shown;  // three iterations, whose quantiles are those of the row
   for (const char* each : {"p5", "median", "p95"}) {
     shown.iterations.push_back(line.of_iterations(each));
   }
-  shown.iterations_per_second =  // JSON has no infinity
+  shown.iterations_per_second =  // null is infinity, which JSON lacks
       line.maybe("iterations_per_second").value_or(std::numeric_limits<double>::infinity());
   shown.pushes = line.pushes();
   shown.bytes_sent = 3 * static_cast<std::uint64_t>(line.real("bytes_sent_per_rank", 1e18));

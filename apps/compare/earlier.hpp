@@ -8,24 +8,26 @@
 
 namespace compare {
 
-/// All that a row depends on, in one line.
+/// Returns one line that names everything a row depends on, as the key under which a row is found
+/// again.
 std::string job_of(const scenario& of, const contender& who, const common::job& asked);
 
-/// Throws common::flag_error in every process that a launcher started where flags that rows depend
-/// on are not the same in all of them. Collective.
+/// Throws common::flag_error on every process if the processes that a launcher started were given
+/// different values of a flag that rows depend on. Collective.
 void expect_one_job(const common::job& asked);
 
-/// Rows of a run that was interrupted, as its `--json` file keeps them.
+/// The rows of an interrupted run, read back from its `--json` file.
 class earlier {
  public:
-  /// None where `file` is empty. Throws tutti::usage_error that names the file and the line.
+  /// Reads the rows; an empty `file` has none. Throws tutti::usage_error that names the file and
+  /// the line at fault.
   explicit earlier(const std::string& file);
 
-  /// The row of this job, if it was run to its end.
+  /// Returns the row of this job, if the interrupted run completed it.
   std::optional<row> find(const std::string& job, const scenario& of) const;
 
  private:
-  std::map<std::string, row> rows_{};  ///< by job, without what its scenario says
+  std::map<std::string, row> rows_{};  ///< by job; without the fields that a scenario gives
 };
 
 }  // namespace compare

@@ -8,7 +8,7 @@ namespace compare {
 
 namespace {
 
-/// The tensors of a bucket, by the names that the model gives the first and the last.
+/// Returns the names of a bucket's tensors: the first, the last and how many there are.
 std::string tensors_of(const tutti::bucket& which, const row& of) {
   const tutti::plan& plan = of.shown().planned;
   const auto name = [&](std::size_t position) {

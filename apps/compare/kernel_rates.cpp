@@ -13,13 +13,14 @@ namespace {
 constexpr const char* fix =
     ". Fix: what bench-kernels --benchmark_filter=rates --benchmark_out=FILE writes";
 
-/// A row's text of that name, if it has one.
+/// Returns the string field `name` of a row, or `otherwise` if the row has none.
 std::string text(const nlohmann::json& row, const char* name, const char* otherwise) {
   const auto found = row.find(name);
   return found != row.end() && found->is_string() ? found->get<std::string>() : otherwise;
 }
 
-/// A counter of a row, above 0, or not below where it may be none.
+/// Returns a counter of a row. Throws common::flag_error unless it is above 0 or, where `some` is
+/// false, at least 0.
 double counter(const std::string& file, const nlohmann::json& row, const char* name, bool some) {
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : -1;

@@ -8,8 +8,8 @@
 
 namespace compare {
 
-/// What a compressor's two kernels took on a device for each element, and what a simulated device
-/// is charged for that.
+/// The times that a compressor's two kernels took on a device for each element, and the bytes that
+/// a simulated device is charged for them.
 struct kernel_times {
   double encode_seconds{};
   double encode_bytes{};
@@ -17,27 +17,27 @@ struct kernel_times {
   double add_bytes{};
 };
 
-/// Bytes a second that a device is charged at where gradients are encoded once and payloads of
-/// `workers` are added.
+/// Returns the memory bandwidth, in bytes a second, at which a simulated device takes as long for
+/// one encoding and the addition of the payloads of `workers` as the measured device took.
 constexpr double rate_of(const kernel_times& each, int workers) {
   return (each.encode_bytes + workers * each.add_bytes) /
          (each.encode_seconds + workers * each.add_seconds);
 }
 
-/// The name under which a compressor's times are filed.
+/// Returns the name under which a compressor's times are listed in a file.
 template <class Compression>
 std::string filed_as() {
   return common::without_namespace(tutti::type_name<Compression>());
 }
 
-/// What bench-kernels measured on one device, as it wrote it with --benchmark_out: rows
-/// `rates/COMPRESSOR`.
+/// The kernel times that bench-kernels measured on one device and wrote with --benchmark_out, in
+/// rows `rates/COMPRESSOR`.
 class kernel_file {
  public:
-  /// Throws common::flag_error, naming the file, if it has none.
+  /// Reads the file. Throws common::flag_error, naming the file, if it has no such rows.
   explicit kernel_file(const std::string& name);
 
-  /// Throws common::flag_error if the file has no row of that compressor.
+  /// Returns a compressor's times. Throws common::flag_error if the file has no row for it.
   const kernel_times& of(const std::string& compressor) const;
   const std::map<std::string, kernel_times>& all() const { return all_; }
 

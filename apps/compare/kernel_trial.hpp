@@ -15,19 +15,20 @@
 
 namespace compare {
 
-/// Bytes that kernels are charged on a simulated device.
+/// Bytes that a simulated device is charged for a compressor's kernels.
 struct kernel_charge {
   std::size_t encode{};
-  std::size_t add{};  ///< of one payload
+  std::size_t add{};  ///< for adding one payload
 };
 
-/// A compressor at work on a gradient of its own, to be timed: `encode` makes a payload, which for
-/// one of several rounds is all of them and its decoding; `add` adds what a payload says to a sum,
-/// or, where nothing is encoded, one array to another.
+/// Runs a compressor's kernels on a gradient of its own, so that they can be timed. `encode` makes
+/// a payload; a compressor that works in several rounds does all of them, and decodes. `add` adds a
+/// payload to a sum, or one array to another if the compressor encodes nothing.
 template <class Compression>
 class kernel_trial {
  public:
-  /// What is not worked on tensor by tensor is streamed, from memory that no cache holds.
+  /// Unless the compressor works tensor by tensor, the gradient has at least 8 Mi elements, so that
+  /// it is streamed from memory and not read from a cache.
   kernel_trial(const Compression& its, const tutti::tensor_facts& tensor)
       : its_(its),
         tensor_(tensor),
@@ -66,7 +67,7 @@ class kernel_trial {
     }
   }
 
-  /// Of what `encode` has made.
+  /// Adds the payload that `encode` has made.
   template <class Queue>
   void add(Queue& queue) {
     if constexpr (tutti::facts::identity<Compression>) {
@@ -78,7 +79,7 @@ class kernel_trial {
   }
 
   kernel_charge charged() {
-    // A device of one byte a second: its seconds are the bytes.
+    // On a device of one byte a second, seconds equal bytes.
     const tutti::transport::virtual_clock at_rest;
     tutti::transport::virtual_queue queue(at_rest, {.bytes_per_second = 1});
     encode(queue);
@@ -115,8 +116,9 @@ class kernel_trial {
   tutti::launch<Compression> adder_{.data = sum_, .compression = &its_};
 };
 
-/// Calls `time` with the kernels of a compressor, or of the one that a selecting one gives a tensor
-/// which its rule chooses, and answers what that answers.
+/// Calls `time` with the kernels of a compressor and returns what it returns. For a compressor that
+/// selects among others by a rule, these are the kernels of the one that it gives to the tensors
+/// that the rule chooses.
 template <class Compression, class Time>
 auto on_trial(const Compression& its, const tutti::tensor_facts& tensor, Time time) {
   if constexpr (tutti::selects<Compression>) {

@@ -10,10 +10,10 @@
 
 namespace compare {
 
-/// Where a measured worker's kernels run: on this CPU, or, once `sleep_at` was called, on a device
-/// that is not here. Then what they would write is not written, and they take the time in which it
-/// reads and writes what they are charged: long enough sleeps are taken together, for a host wakes
-/// late.
+/// The queue of a measured worker's kernels. They run on this CPU or, after `sleep_at`, not at all:
+/// the worker then sleeps for as long as a device of the given memory bandwidth would read and
+/// write the bytes that they are charged. Short sleeps are collected until they are worth it,
+/// because a host wakes up late.
 class kernels_queue : public tutti::transport::virtual_queue {
  public:
   static bool passed(event) { return true; }
@@ -38,7 +38,7 @@ class kernels_queue : public tutti::transport::virtual_queue {
   }
 
   double rate_ = 0;
-  tutti::seconds owed_ = 0;  // less than 0 after a sleep that was too long
+  tutti::seconds owed_ = 0;  // below 0 after a sleep that was too long
 };
 static_assert(tutti::host_queue<kernels_queue> && tutti::device_queue<kernels_queue>);
 

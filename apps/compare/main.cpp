@@ -1,5 +1,5 @@
-// Which strategy wins on which network: strategies x models x workers x links, each beside the
-// bound that its architecture cannot beat.
+// Compares strategies x models x workers x links, and sets each row beside the bound that its
+// architecture cannot beat on that network.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -43,7 +43,7 @@ std::vector<std::string> split(const std::string& list) {
 
 constexpr std::string_view baseline = "Dense16";
 
-/// The 16-bit dense baseline is in every table.
+/// Returns the strategies of the table. The 16-bit dense baseline is always among them.
 std::vector<contender> contenders(const common::job& asked) {
   std::vector<contender> chosen;
   const auto add = [&chosen](const std::string& name) {
@@ -97,7 +97,8 @@ std::vector<place> places(const common::job& asked) {
   return all;
 }
 
-/// A policy's flag is for the strategies that have it; one that none has is a mistake.
+/// Returns the job with only the policy flags that this strategy has. The others are for other
+/// strategies of the list; `check_policy_flags` refuses a flag that none has.
 common::job only_its_flags(const common::job& asked, const contender& who) {
   common::job own = asked;
   const auto known = who.flags(asked);
@@ -107,8 +108,8 @@ common::job only_its_flags(const common::job& asked, const contender& who) {
   return own;
 }
 
-/// What `ask` of a strategy's answers. What it refuses begins with the strategy's name, for it is
-/// one of several.
+/// Returns what `ask` returns. If it throws, the message is given the name of the strategy, because
+/// several are compared.
 template <class Ask>
 auto in_its_name(const contender& who, Ask ask) {
   const auto named = [&who](const std::exception& wrong) {
@@ -139,12 +140,12 @@ void check_policy_flags(const common::job& asked, const std::vector<contender>& 
   }
 }
 
-/// Whose time kernels take.
+/// Returns the value of `--kernels`, or its default for the world.
 std::string kernels_of(const common::job& asked) {
   return !asked.kernels.empty() ? asked.kernels : asked.world == "real" ? "cpu" : "profile";
 }
 
-/// What only a real world has, or only another.
+/// Throws common::flag_error if a flag does not go together with the world.
 void check_world(const common::job& asked) {
   common::expect_one_of("world", asked.world, {"simulated", "emulated", "real"});
   common::expect_one_of("way with payloads", asked.payloads, {"counted", "carried"});
@@ -184,8 +185,9 @@ void check_world(const common::job& asked) {
   }
 }
 
-/// What kernels are charged at, and who says so. A GPU's memory is as fast as its maker's data
-/// sheet says; an unnamed one is taken to be a V100.
+/// Sets the device that kernels are charged on, and what the table's head says about it. A GPU's
+/// memory has the bandwidth that its maker's data sheet states. A profile that names no GPU is
+/// taken for a V100's.
 void charge_kernels(scenario& of, const common::job& asked) {
   const bool p100 = of.model->device.find("P100") != std::string::npos;
   of.device = {asked.memory_bandwidth ? 1e9 * *asked.memory_bandwidth : p100 ? 732e9 : 900e9};
@@ -198,25 +200,26 @@ void charge_kernels(scenario& of, const common::job& asked) {
 }
 
 void say_progress(const scenario& of, std::string_view strategy) {
-  if (speaks() && isatty(STDERR_FILENO) != 0) {
+  if (is_first_process() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K%s, %d workers, %s: %.*s ", of.model->name.c_str(), of.workers,
                  of.where.name.c_str(), static_cast<int>(strategy.size()), strategy.data());
   }
 }
 
 void clear_progress() {
-  if (speaks() && isatty(STDERR_FILENO) != 0) {
+  if (is_first_process() && isatty(STDERR_FILENO) != 0) {
     std::fprintf(stderr, "\r\033[K");
   }
 }
 
-/// The scenario where each NIC has that rate, servers' own and single ranks' in proportion.
+/// Returns the scenario with NICs of the given rate. The NICs of servers' own hosts and of single
+/// ranks change in proportion.
 scenario behind(scenario of, double bits_per_second) {
   of.where = of.where.faster(bits_per_second / 8 / of.where.nic.bytes_per_second);
   return of;
 }
 
-/// Iterations of the 16-bit dense baseline, each simulated once.
+/// Iteration times of the 16-bit dense baseline by link rate. Each is simulated once.
 class dense_iterations {
  public:
   dense_iterations(const scenario& of, const common::job& asked)
@@ -242,8 +245,9 @@ class dense_iterations {
   std::map<double, double> known_{};
 };
 
-/// The row is run unless it was before. A real link is not set beside links that it could be: the
-/// search takes minutes, in which the other processes would wait for this one.
+/// Returns a row, from the interrupted run if it is there, and otherwise by running it. The rate
+/// below which a lossy strategy pays is not searched in a real world: the search takes minutes, in
+/// which the other processes would wait for this one.
 row compare_one(const scenario& of, const contender& who, const common::job& asked,
                 const earlier& before, dense_iterations& dense) {
   const std::string job = job_of(of, who, asked);
@@ -258,7 +262,7 @@ row compare_one(const scenario& of, const contender& who, const common::job& ask
       return iteration(who, behind(found.of, bits_per_second), asked) < dense.at(bits_per_second);
     });
   }
-  if (speaks() && !asked.json.empty()) {
+  if (is_first_process() && !asked.json.empty()) {
     append_json(asked.json, found);
   }
   return found;
@@ -272,7 +276,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
     rows.push_back(compare_one(of, who, only_its_flags(asked, who), before, dense));
   }
   clear_progress();
-  if (!speaks()) {
+  if (!is_first_process()) {
     return rows;
   }
   print(rows);
@@ -285,11 +289,11 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   return rows;
 }
 
-/// Whoever cannot be simulated for so many workers is left out of all strategies in a line, and
-/// refused where it was asked for by name.
+/// Removes strategies that cannot be simulated with so many workers from a table of all strategies,
+/// and prints a line for each. Throws common::flag_error if the user asked for one by name.
 void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
   for (auto each = all.begin(); most > message_by_message && each != all.end();) {
-    if (each->has_stand_ins(only_its_flags(asked, *each))) {
+    if (each->has_representatives(only_its_flags(asked, *each))) {
       ++each;
       continue;
     }
@@ -299,14 +303,14 @@ void leave_to_few_workers(std::vector<contender>& all, const common::job& asked,
     if (asked.strategies != "all") {
       throw common::flag_error(sentence + ". Fix: less --ranks, or other strategies");
     }
-    if (speaks()) {
+    if (is_first_process()) {
       std::fprintf(stderr, "tutti-compare: left out: %s\n", sentence.c_str());
     }
     each = all.erase(each);
   }
 }
 
-/// Where few workers are simulated in place of many, all are alike.
+/// Throws common::flag_error if workers differ although a few are simulated in place of all.
 void check_workers_are_alike(const common::job& asked, int most) {
   if (most > message_by_message && (asked.jitter > 0 || !asked.slow_rank.empty())) {
     throw common::flag_error(std::string(asked.jitter > 0 ? "--jitter" : "--slow-rank") +
@@ -385,10 +389,10 @@ void run(const common::job& asked) {
       }
     }
   }
-  if (speaks() && asked.world != "simulated") {
+  if (is_first_process() && asked.world != "simulated") {
     print_consistency(rows);
   }
-  if (speaks() && !asked.csv.empty()) {
+  if (is_first_process() && !asked.csv.empty()) {
     write_csv(asked.csv, rows);
   }
 }

@@ -9,14 +9,14 @@ namespace compare {
 
 namespace {
 
-/// The mean of `value` over the workers, each of which must call it.
+/// Returns the mean of `value` over the workers. Every worker must call it.
 double mean_of(trainer& engine, double value) {
   engine.average(std::span(&value, 1));
   return value;
 }
 
-/// How far the workers' models are apart, as `tutti::replayed::consensus` says it, by what each of
-/// them has seen of its own. Every worker must call it.
+/// Returns how far the workers' models are apart (`tutti::replayed::consensus`), from the elements
+/// of its own model that each worker has recorded. Every worker must call it.
 double consensus(trainer& engine, const std::vector<double>& own) {
   std::vector<double> mean = own;
   engine.average(std::span(mean));
@@ -46,7 +46,7 @@ tutti::replayed measure(trainer& engine, const any_world& world, tutti::arena& m
       device.starved();
     }
   };
-  std::vector<double> own;  // of the model, in the measured iterations
+  std::vector<double> own;  // elements of this worker's model, from the measured iterations
   std::mt19937_64 noise(static_cast<std::uint64_t>(world.rank()));
   tutti::seconds ended = device.due();
   std::uint64_t sent_before = 0;
@@ -59,7 +59,7 @@ tutti::replayed measure(trainer& engine, const any_world& world, tutti::arena& m
       device.compute(times * model[i].forward);
     }
     if (step == length.warmup + 1) {
-      sent_before = engine.bytes_sent();  // with all of the earlier ones'
+      sent_before = engine.bytes_sent();  // includes all bytes of the earlier steps
     }
     for (std::size_t i = model.size(); i-- > 0;) {
       if (how.encodes) {

@@ -25,14 +25,14 @@
 
 namespace compare {
 
-/// A device that computes, beside a host that sleeps meanwhile. It goes on from when it was due and
-/// not from when the host woke up, so that lateness does not add up.
+/// A device that computes, imitated by a host that sleeps. A computation starts when the one before
+/// was due, and not when the host woke up from it, so that lateness does not add up.
 template <class Transport>
 class slept_device {
  public:
   explicit slept_device(const Transport& world) : world_(&world), due_(world.now()) {}
 
-  /// When it has computed all that it was given.
+  /// When the device has finished all computations that it was given.
   tutti::seconds due() const { return due_; }
 
   void compute(tutti::seconds duration) {
@@ -41,7 +41,7 @@ class slept_device {
       std::this_thread::sleep_for(std::chrono::duration<double>(left));
     }
   }
-  /// It had nothing to do until now.
+  /// Records that the device had nothing to do until now, so that the next computation starts now.
   void starved() { due_ = std::max(due_, world_->now()); }
 
  private:
@@ -49,9 +49,9 @@ class slept_device {
   tutti::seconds due_;
 };
 
-/// The optimizer of every world. A profile's time has the optimizer's step in it, so that where
-/// time is measured it moves the first few elements of a part alone: enough to see models drift
-/// apart.
+/// The optimizer of every world. A profile's times include the optimizer's step. Where time is
+/// measured, `moves_few` is therefore set, and only the first elements of a part are updated:
+/// enough to see how far models drift apart.
 struct profiled_sgd : tutti::optimizer::sgd {
   static constexpr std::size_t few = 64;
 
@@ -71,13 +71,13 @@ struct profiled_sgd : tutti::optimizer::sgd {
 };
 static_assert(tutti::optimizer_policy<profiled_sgd>);
 
-/// Of each tensor the elements that `profiled_sgd` moves where it moves few, whatever becomes of
-/// it.
+/// Returns the elements of a tensor that `profiled_sgd` updates if `moves_few` is set, however the
+/// tensor is divided or fused.
 inline std::span<float> moved_of(std::span<float> of_a_tensor) {
   return of_a_tensor.first(std::min(profiled_sgd::few, of_a_tensor.size()));
 }
 
-/// An engine as a user's training loop knows it, whatever its strategy.
+/// The interface of an engine that a training loop uses, with the strategy erased.
 class trainer {
  public:
   trainer() = default;
@@ -121,23 +121,23 @@ class trainer_by final : public trainer {
   Engine* engine_;
 };
 
-/// What a loop has to know of a strategy.
+/// What a training loop must know about the strategy.
 struct trained_as {
-  bool crosses{};  ///< the next forward pass waits for each tensor alone
-  bool encodes{};  ///< what it sends depends on the gradients, which every step needs anew
+  bool crosses{};  ///< the next forward pass waits for each tensor separately
+  bool encodes{};  ///< payloads depend on the gradients, which are made anew in every step
   bool drifts{};   ///< workers' models may differ
 };
 
-/// A worker's or a server's life in a job that computes as `model` says, by sleeping, and carries
-/// its payloads over `world`: a user's training loop, which `tutti::replay` is in other worlds.
-/// Answers what worker 0 saw; bytes are those of the measured iterations' gradients, whenever they
-/// leave.
+/// Runs a worker or a server of a job in real time: computes as `model` says, by sleeping, and
+/// carries its payloads over `world`. This is a user's training loop, as `tutti::replay` is in the
+/// other worlds. Returns what worker 0 observed. Bytes are those of the measured iterations'
+/// gradients, whenever they are sent.
 tutti::replayed measure(trainer& engine, const any_world& world, tutti::arena& memory,
                         const std::vector<tutti::computation>& model,
                         const tutti::replay_options& length, trained_as how);
 
-/// Measures a strategy. Unless it was asked for otherwise, a thread makes progress, for the device
-/// that computes is another.
+/// Measures a strategy. Unless the options say otherwise, a thread moves communication on, because
+/// the device that computes is not this CPU.
 template <class Strategy>
 tutti::replayed measure(any_world& world, const std::vector<tutti::computation>& model,
                         tutti::engine_options<Strategy> set, const tutti::replay_options& length) {

@@ -21,8 +21,8 @@ namespace {
 using tutti::transport::link;
 using unit = std::pair<std::string_view, double>;
 
-/// A number with one of these units behind it, off the front of `text`; less than 0 if there is
-/// none.
+/// Removes a number with one of these units from the front of `text` and returns their product, or
+/// a number below 0 if there is none.
 template <std::size_t Count>
 double take(std::string_view& text, const unit (&units)[Count]) {
   double number = 0;
@@ -40,7 +40,7 @@ double take(std::string_view& text, const unit (&units)[Count]) {
   return -1;
 }
 
-/// Between these an iteration is a number that people can read.
+/// The limits between which a row's iteration time stays readable.
 constexpr double slowest = 1.0 / 8;  // bytes a second
 constexpr double fastest = 1e15 / 8;
 constexpr double longest = 1e6;  // seconds
@@ -49,10 +49,10 @@ constexpr unit bits[] = {{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}, {"Kbit", 1e3 / 8}
 constexpr unit shares[] = {{"%", 0.01}};
 constexpr unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
-/// Networks of "A Quantitative Survey of Communication Optimizations in Distributed Deep Learning"
-/// (Shi et al., IEEE Network 2020),
-/// four GPUs to a host: rates that its BSP rows reach with 2(p-1)/p of the gradient, the start-up
-/// of MG-WFBP's tables. What it calls 100GbE is the InfiniBand NIC through TCP.
+/// The networks of "A Quantitative Survey of Communication Optimizations in Distributed Deep
+/// Learning" (Shi et al., IEEE Network 2020), with four GPUs to a host. The rates are those that
+/// its BSP rows reach with 2(p-1)/p of the gradient, the latencies the start-up times of MG-WFBP's
+/// tables. What the survey calls 100GbE is the InfiniBand NIC used through TCP.
 const std::vector<place>& named_networks() {
   static const link inside{6.0e9, 5e-6};
   static const std::vector<place> all{{"10GbE", 4, {1.2e9, 5e-5}, inside},
@@ -108,7 +108,7 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
 }
 
 place parse_link(const std::string& text) {
-  constexpr int most_a_host = 1'000'000;  // as many as a job has at most
+  constexpr int most_a_host = 1'000'000;  // as many as a job has workers
   place parsed{text};
   std::string_view left = text;
   if (const auto times_at = left.find('x'); times_at != std::string_view::npos) {
@@ -142,7 +142,7 @@ place parse_link(const std::string& text) {
 
 namespace {
 
-/// Of "2" worker 2; less than 0 if it is none.
+/// Returns the number of a rank, or a number below 0 if the text is none.
 int parse_rank(const std::string& text) {
   int rank = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), rank);

@@ -19,7 +19,7 @@ namespace compare {
 
 namespace {
 
-/// `job` at a rank's end, whatever kind of end it is.
+/// Runs `job` on a rank's end of any transport.
 template <class End>
 tutti::task erased(const rank_job& job, End& end) {
   any_world world(end);
@@ -45,16 +45,16 @@ void simulate(const tutti::transport::network& over, tutti::transport::device ea
 
 namespace {
 
-/// All processes of the job, from the first time that somebody asks. Throws common::flag_error
-/// where a launcher started more.
+/// Returns the communicator of all processes of the job, which the first call makes. Throws
+/// common::flag_error if a launcher started more processes than MPI knows of.
 tutti::transport::mpi& everybody() {
   static tutti::transport::mpi all;
   common::expect_company(all.size());
   return all;
 }
 
-/// Calls `run` with their communicator in the first `ranks` processes. Throws common::flag_error if
-/// there are less. The others nap until these have ended.
+/// Calls `run` in the first `ranks` processes, with a communicator of these. The others sleep until
+/// these have ended. Throws common::flag_error if there are fewer processes.
 void among(int ranks, const std::function<void(MPI_Comm)>& run) {
   const auto& all = everybody();
   if (ranks > all.size()) {
@@ -88,13 +88,13 @@ void together(const std::function<void()>& run) {
   try {
     run();
   } catch (const common::flag_error&) {
-    throw;  // on every process alike
+    throw;  // every process throws it
   } catch (const std::exception& failed) {
     everybody().abort_job(std::string("tutti-compare: ") + failed.what());
   }
 }
 
-bool speaks() { return !common::under_launcher() || everybody().rank() == 0; }
+bool is_first_process() { return !common::under_launcher() || everybody().rank() == 0; }
 
 std::size_t first_unlike(const std::vector<std::uint64_t>& words) {
   if (!common::under_launcher()) {
@@ -162,16 +162,17 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
 #else
 
 void together(const std::function<void()>& run) { run(); }
-bool speaks() { return true; }
+bool is_first_process() { return true; }
 std::size_t first_unlike(const std::vector<std::uint64_t>& words) { return words.size(); }
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job) {
   return emulate_here(over, each, job);
 }
 const char* emulated_by() { return "simulated"; }
-tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }  // nobody asks
+// Never called without MPI.
+tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }
 void carry(int, std::optional<tutti::transport::device>, const std::function<void(any_world&)>&) {
-}  // nor here
+}  // never called either
 
 #endif
 

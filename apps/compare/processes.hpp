@@ -15,43 +15,44 @@
 
 namespace compare {
 
-/// Calls `run` in each of the processes that a launcher started, or in the only one. What one
-/// cannot survive ends all.
+/// Calls `run` in each of the processes that a launcher started, or in this one if there is no
+/// launcher. An exception other than flag_error ends all processes.
 void together(const std::function<void()>& run);
 
-/// This process tells what all have found: the first.
-bool speaks();
+/// Whether this process prints the results: the first of all.
+bool is_first_process();
 
-/// Which of these words is the first that is not the same in every process, or their number.
-/// Collective.
+/// Returns the index of the first of these words that is not the same in every process, or their
+/// number if all are. Collective.
 std::size_t first_unlike(const std::vector<std::uint64_t>& words);
 
-/// What moves an emulation's messages, as rows name it.
+/// Returns what carries an emulation's messages, as rows name it.
 const char* emulated_by();
 
-/// Seconds that `run` takes in the first process while the first `ranks` run it, which begin
-/// together: the median of some. Collective, and every process has called `run`.
+/// Returns the median of the seconds that the first process takes for `run` while the first `ranks`
+/// processes run it. They start together. Collective; every process calls `run`.
 tutti::seconds median_seconds(int ranks, const std::function<void()>& run);
 
-/// A rank's end of a network: simulated, emulated by one thread or by processes, or the one that
-/// connects these processes. A strategy is compiled once for all of them.
+/// A rank's end of a network, in any world: simulated, emulated by one thread or by processes, or
+/// real. Its type is erased, so that a strategy is compiled once for all worlds.
 using any_world = tutti::transport::any_like<tutti::transport::simulated>;
 
-/// What a rank does on a modelled network: a coroutine.
+/// What a rank does on a modelled network, as a coroutine.
 using rank_job = std::function<tutti::task(any_world&)>;
 
 /// Runs all ranks on a virtual clock, as fast as this thread can.
 void simulate(const tutti::transport::network& over, tutti::transport::device each,
               const rank_job& job);
 
-/// Runs them in real time: all on this thread, or under a launcher each in a process. Only the
-/// first process has their result.
+/// Runs all ranks in real time, on this thread or, under a launcher, each in a process. Only the
+/// first process receives their result.
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,
                                        tutti::transport::device each, const rank_job& job);
 
-/// Calls `run` in the first `ranks` of the launcher's processes, connected as they are. Kernels run
-/// on this CPU, or are slept where `slept` is a device. The other processes nap until these have
-/// ended. Throws common::flag_error if there are less.
+/// Calls `run` in the first `ranks` of the launcher's processes, over what connects them. Kernels
+/// run on this CPU or, if `slept` is a device, are replaced by sleeping for as long as they take
+/// there. The other processes sleep until these have ended. Throws common::flag_error if there are
+/// fewer processes.
 void carry(int ranks, std::optional<tutti::transport::device> slept,
            const std::function<void(any_world&)>& run);
 

@@ -15,7 +15,7 @@ namespace compare {
 
 namespace {
 
-/// What a further repetition of a row found.
+/// Adds the results of a further repetition to a row's.
 void join(tutti::replayed& all, tutti::replayed more) {
   if (all.iterations.empty()) {
     all = std::move(more);
@@ -37,8 +37,9 @@ void join(tutti::transport::emulated_run& all, const tutti::transport::emulated_
   all.wall += more.wall;
 }
 
-/// The median of what was measured, for a host is late now and then; but the mean where simulated
-/// iterations differ too, as where some steps alone send. A server has seen none.
+/// Returns the median of the measured iterations, because a host is late now and then, or their
+/// mean if simulated iterations differ as well, as where only some steps send. Returns 0 on a
+/// server, which has measured none.
 tutti::seconds typical_of(const tutti::replayed& measured, const tutti::replayed& simulated) {
   if (measured.iterations.empty()) {
     return 0;
@@ -95,7 +96,7 @@ row row_of(const contender& who, scenario of, const common::job& asked) {
       result.transport = "mpi";
     }
   }
-  if (result.stand_ins < of.workers) {  // each pushes for many, who would see one another's updates
+  if (result.stand_ins < of.workers) {  // the staleness of a few is not that of many
     for (tutti::replayed* each :
          {&result.simulated, result.measured ? &*result.measured : nullptr}) {
       if (each != nullptr) {

@@ -10,10 +10,10 @@
 
 namespace compare {
 
-/// Of "2:10" worker 2, who computes 10 times as long as its profile says; of nothing none.
-/// Throws common::flag_error for what is neither.
+/// Parses RANK:FACTOR: "2:10" is worker 2, which computes 10 times as long as its profile says. An
+/// empty text means no slow worker. Throws common::flag_error for anything else.
 inline tutti::slow_worker parse_slow_rank(std::string_view text, int workers) {
-  constexpr double least = 1;  // no row is shorter than its profile's compute
+  constexpr double least = 1;  // a row's iteration is never shorter than its profile's compute
   constexpr double most = 1e6;
   tutti::slow_worker parsed;
   if (text.empty()) {

@@ -19,9 +19,9 @@ namespace compare {
 
 namespace {
 
-/// What trains something else than its neighbours is compared with none of them.
+/// Whether a row is the fastest of its kind. Rows of kind `apart` are compared with none.
 bool best_of_its_kind(const row& which, const std::vector<row>& rows) {
-  // What sends in some steps alone may have sent in none of these.
+  // A strategy that sends only in some steps may have sent in none of the measured ones.
   const auto counts = [](const row& each) { return each.bytes_sent() > 0 || each.of.workers == 1; };
   const auto beats = [&](const row& other) {
     return other.what == which.what && counts(other) && other.iteration < which.iteration;
@@ -107,7 +107,7 @@ nlohmann::ordered_json figures(const row& of) {
   return line;
 }
 
-/// As RFC 4180 has it: a quote within quotes is two.
+/// Quotes a text as RFC 4180 does, with quotes inside it doubled.
 std::string csv_field(const nlohmann::ordered_json& value) {
   if (!value.is_string()) {
     return value.dump();
@@ -119,7 +119,7 @@ std::string csv_field(const nlohmann::ordered_json& value) {
   return quoted + "\"";
 }
 
-/// The rate of a link below which a lossy row pays, as people write it.
+/// Returns the link rate below which a lossy row pays, as the table shows it.
 std::string pays_below(const row& which) {
   if (!which.pays_below) {
     return "";
@@ -135,7 +135,8 @@ std::string pays_below(const row& which) {
   return text.data();
 }
 
-/// Milliseconds for which a NIC is kept busy, if one is known to be in the way.
+/// Returns the milliseconds for which a NIC is kept busy, or nothing if no NIC is known to be a
+/// bottleneck.
 std::string on_the_wire(const row& which) {
   std::array<char, 32> text{};
   if (const auto seconds = which.on_the_wire()) {
@@ -144,7 +145,7 @@ std::string on_the_wire(const row& which) {
   return text.data();
 }
 
-/// By servers that do not wait for all.
+/// Whether servers that do not wait for all workers have counted their pushes.
 bool pushes_are_counted(const row& which) {
   return which.shown().pushes.taken() + which.shown().pushes.dropped > 0;
 }
@@ -154,7 +155,7 @@ std::string place_of(const row& which) {
          which.of.where.name;
 }
 
-/// Letters of the longest name, and at least as many as most have.
+/// Returns the width of the column of names: the longest name, but at least that of most tables.
 int width_of_names(const std::vector<row>& rows) {
   std::size_t width = 15;
   for (const row& each : rows) {

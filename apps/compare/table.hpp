@@ -7,20 +7,23 @@
 
 namespace compare {
 
-/// Prints rows of one model, network and number of workers, the best of each kind marked.
+/// Prints the rows of one model, network and number of workers. A star marks the best of each kind.
 void print(const std::vector<row>& rows);
 
-/// Prints which rows are of more or fewer exchanges than so many iterations have in the mean.
+/// Prints which rows measured a number of iterations that is no multiple of their exchange's
+/// period, so that they saw more or fewer exchanges than the mean.
 void print_parts_of_periods(const std::vector<row>& rows, int iterations);
 
-/// Prints how far measured iterations are from simulated ones, a column for each model, number of
-/// workers and network.
+/// Prints by how much measured iterations differ from simulated ones, with a column for each model,
+/// number of workers and network.
 void print_consistency(const std::vector<row>& rows);
 
-/// Appends a line a row, as every app's JSON; throws tutti::usage_error if that cannot be written.
+/// Appends a row to a file, as one line of JSON. Throws tutti::usage_error if that cannot be
+/// written.
 void append_json(const std::string& file, const row& of);
 
-/// The table's figures with a header, for spreadsheets.
+/// Writes the table's figures, with a header, as comma-separated values for spreadsheets. Throws
+/// tutti::usage_error if the file cannot be written.
 void write_csv(const std::string& file, const std::vector<row>& rows);
 
 }  // namespace compare

@@ -8,19 +8,21 @@
 
 namespace data {
 
-/// A square window that is moved over each image, and turned round in half of the cases: each epoch
-/// shows others. Around the image lie `padding` pixels of the mean. Which window is drawn from
-/// seed, epoch and image: it is the same whichever worker has the image, and after a checkpoint.
-/// After: He et al., "Deep residual learning", 2016, section 4.2.
+/// Shows each image through a square window at a random position, mirrored in half of the cases.
+/// Around the image lie `padding` pixels of the mean. The window is drawn from seed, epoch and
+/// image, so that it changes with the epoch, but does not depend on which worker has the image and
+/// is the same when a run resumes from a checkpoint. After: He et al., "Deep residual learning",
+/// 2016, section 4.2.
 struct augmentation {
-  std::size_t side{};  ///< 0: images as they are
+  std::size_t side{};  ///< of the window; 0: images as they are
   std::size_t padding{};
 
   shape of(const shape& image) const {
     return side == 0 ? image : shape{image.channels, side, side};
   }
 
-  /// Writes image `which` as pixels of zero mean and unit deviation, as `epoch` shows it.
+  /// Writes image `which`, through its window of this epoch, as pixels of zero mean and unit
+  /// deviation.
   void standardise(const dataset& from, std::size_t which, std::uint64_t seed, std::uint64_t epoch,
                    std::span<float> out) const {
     if (side == 0) {
@@ -34,7 +36,8 @@ struct augmentation {
          (drawn & 1) == 0 ? facing::as_it_is : facing::turned_round, out);
   }
 
-  /// Where test images are looked at.
+  /// Writes image `which` through a window in its middle and not mirrored, as test images are
+  /// shown.
   void standardise_centre(const dataset& from, std::size_t which, std::span<float> out) const {
     if (side == 0) {
       from.standardise(which, out);
@@ -47,7 +50,8 @@ struct augmentation {
  private:
   enum class facing { as_it_is, turned_round };
 
-  /// As Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+  /// Hashes 64 bits, as in Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+  /// 2014.
   static constexpr std::uint64_t mixed(std::uint64_t bits) {
     bits += 0x9e3779b97f4a7c15;
     bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;

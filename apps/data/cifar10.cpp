@@ -60,7 +60,7 @@ splits cifar10(const fs::path& directory) {
   const fs::path& folder = fs::is_directory(inside) ? inside : directory;
   dataset train{.image = photograph,
                 .classes = classes,
-                .mean = 0.4734F,  // of all colours of the 50,000 training images
+                .mean = 0.4734F,  // over all colours of the 50,000 training images
                 .deviation = 0.2516F};
   dataset test = train;
   for (int batch = 1; batch <= 5; ++batch) {

@@ -7,7 +7,7 @@
 
 namespace data {
 
-/// One sample's extent; a batch of them is stored sample by sample, channel by channel, row by row.
+/// The extent of one sample. A batch is stored sample by sample, channel by channel, row by row.
 struct shape {
   std::size_t channels{1};
   std::size_t height{1};
@@ -17,14 +17,15 @@ struct shape {
   bool operator==(const shape&) const = default;
 };
 
-/// What a model is given in one step: `labels.size()` images, one after the other.
+/// The input of a model in one step: `labels.size()` images, one after the other.
 struct batch {
   std::span<const float> images{};
   std::span<const std::uint8_t> labels{};
 };
 
-/// Labelled images as bytes. They become floats batch by batch, so that the ranks of one process
-/// can share a data set and a rank of its own pays a quarter of the memory.
+/// Labelled images as bytes. They are converted to floats batch by batch. The ranks of one process
+/// can therefore share a data set, and a rank in a process of its own needs a quarter of the
+/// memory.
 struct dataset {
   shape image{};
   std::size_t classes{};
@@ -46,7 +47,7 @@ struct dataset {
   }
 };
 
-/// What a data source yields.
+/// The training and the test images of a data set.
 struct splits {
   dataset train{};
   dataset test{};

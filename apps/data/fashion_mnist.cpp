@@ -26,7 +26,8 @@ constexpr std::size_t classes = 10;
                            "fashion-mnist:DIR with the four idx files.");
 }
 
-/// The whole file, decompressed. Sizes in a header are not believed before the bytes are there.
+/// Returns the whole file, decompressed. Memory grows with the bytes that are read, because a size
+/// stated in a header may be wrong.
 bytes read(const fs::path& file) {
   struct close {
     void operator()(gzFile open) const { gzclose_r(open); }
@@ -63,8 +64,9 @@ std::size_t big_endian(std::span<const std::uint8_t> from) {
          std::size_t{from[3]};
 }
 
-/// The values behind an idx header of unsigned bytes in `dimensions` dimensions; `item` values
-/// belong to each of the first dimension's entries.
+/// Returns the values after an idx header of unsigned bytes in `dimensions` dimensions. Each entry
+/// of the first dimension has `item` values. Throws tutti::usage_error if the header and the values
+/// do not match.
 bytes read_idx(const fs::path& file, std::size_t dimensions, std::size_t item) {
   bytes all = read(file);
   const std::size_t header = 4 * (1 + dimensions);
@@ -90,7 +92,7 @@ bytes read_idx(const fs::path& file, std::size_t dimensions, std::size_t item) {
   return all;
 }
 
-/// The gzipped file if it is there, otherwise the plain one if that is.
+/// Returns the path of the gzipped file, or of the plain one if only that exists.
 fs::path find(const fs::path& directory, const std::string& name) {
   const fs::path zipped = directory / (name + ".gz");
   const fs::path plain = directory / name;
@@ -102,7 +104,7 @@ dataset read_split(const fs::path& directory, const std::string& split) {
   const fs::path labels = find(directory, split + "-labels-idx1-ubyte");
   dataset made{.image = {1, side, side},
                .classes = classes,
-               .mean = 0.2860F,  // of the 60,000 training images
+               .mean = 0.2860F,  // over the 60,000 training images
                .deviation = 0.3530F,
                .pixels = read_idx(images, 3, side * side),
                .labels = read_idx(labels, 1, 1)};

@@ -16,10 +16,10 @@
 
 namespace data {
 
-/// One worker's share of a data set, epoch by epoch. Every worker draws the same permutation from
-/// (seed, epoch) and takes its slice of each global batch of `workers * batch_size` images; what
-/// does not fill a global batch is dropped on all workers alike.
-/// Cost: one batch and one permutation of memory; a step gathers one batch and allocates nothing.
+/// Loads one worker's share of a data set, epoch by epoch. Every worker draws the same permutation
+/// from (seed, epoch) and takes its slice of each global batch of `workers * batch_size` images.
+/// Images that do not fill a global batch are dropped on all workers alike.
+/// Cost: memory for one batch and one permutation. A step gathers one batch and allocates nothing.
 class loader {
  public:
   struct options {
@@ -27,7 +27,7 @@ class loader {
     std::size_t worker{0};
     std::size_t workers{1};
     std::uint64_t seed{1};
-    std::size_t repeats{0};  ///< steps in an epoch that all have one batch; 0: each has its own
+    std::size_t repeats{0};  ///< steps of an epoch that repeats a single batch; 0: no repetition
     augmentation shown{};
   };
 
@@ -51,7 +51,7 @@ class loader {
     }
   }
 
-  /// Steps in an epoch, equal on all workers.
+  /// Returns the number of steps in an epoch, which is equal on all workers.
   std::size_t steps() const {
     return options_.repeats > 0 ? options_.repeats
                                 : from_->size() / (options_.workers * options_.batch_size);
@@ -63,7 +63,7 @@ class loader {
     using difference_type = std::ptrdiff_t;
 
     iterator(loader& owner, std::size_t step) : owner_(&owner), step_(step) { gather(); }
-    /// Not the batch of the step before.
+    /// Whether this batch is another than that of the step before.
     bool is_new() const { return is_new_; }
     const batch& operator*() const { return batch_; }
     const batch* operator->() const { return &batch_; }
@@ -97,13 +97,14 @@ class loader {
     std::default_sentinel_t end() const { return {}; }
   };
 
-  /// The batches of one epoch. A batch is valid until the next one; one epoch at a time.
+  /// Returns the batches of one epoch. A batch is valid until the iterator moves on. Only one epoch
+  /// can be iterated at a time.
   epoch_range epoch(std::size_t number) {
     epoch_ = number;
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
     std::seed_seq both{options_.seed, std::uint64_t{number}};
     std::mt19937_64 random(both);
-    // std::shuffle may differ between standard libraries, and ranks must agree.
+    // By hand, because std::shuffle may differ between standard libraries, and ranks must agree.
     for (std::size_t left = order_.size(); left > 1; --left) {
       std::swap(order_[left - 1], order_[(random() >> 32) * left >> 32]);
     }

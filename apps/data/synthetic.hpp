@@ -19,8 +19,8 @@ struct synthetic_options {
   std::uint64_t seed{1};
 };
 
-/// Images that need no download and can be learnt: each class is a random picture under noise.
-/// Same options, same bytes.
+/// Makes images that need no download and can be learnt: each class is a random picture under
+/// noise. The same options give the same bytes.
 inline splits synthetic(const synthetic_options& options = {}) {
   std::mt19937_64 random(options.seed);
   const auto byte = [&] { return static_cast<std::uint8_t>(random() >> 56); };

@@ -13,16 +13,18 @@ namespace models {
 
 enum class pass { training, inference };
 
-/// Who computes the layers, in the order of a queue. Built for one declaration, one batch size, the
-/// tensors that the declaration asks for (weight then bias, layer by layer, in forward order, in
-/// memory of that queue), the running statistics there (`network::statistics`) and the queue, which
-/// must live as long. Everything is allocated then; a step allocates no memory for data. Gives the
-/// same bits on every rank. Throws tutti::usage_error for a precision that it does not have.
+/// Computes the layers of a network, in the order of a queue. A backend is built for one
+/// declaration, one batch size, the tensors that the declaration asks for (weight then bias, layer
+/// by layer, in forward order, in memory of that queue), the running statistics in the same memory
+/// (`network::statistics`) and the queue. All of these must outlive it. Its constructor allocates
+/// everything; a step allocates no memory for data. Results have the same bits on every rank.
+/// Throws tutti::usage_error for a precision that it does not have.
 ///
-/// Layouts: a batch sample by sample, each as `shape` says; weights output by output, each laid
-/// out like the input it reads. So two backends can be exchanged under one set of parameters.
+/// Layouts: a batch is stored sample by sample, each sample as `shape` says. Weights are stored
+/// output by output, each in the layout of the input that it reads. Two backends can therefore use
+/// the same parameters.
 ///
-/// `alignment`: elements at whose multiples a tensor must begin.
+/// `alignment`: a tensor must begin at a multiple of so many elements.
 template <class Backend>
 concept backend = std::movable<Backend> && tutti::device_queue<typename Backend::queue_type> &&
     requires(Backend computer, typename Backend::queue_type& queue, const declaration& of,
@@ -30,17 +32,19 @@ concept backend = std::movable<Backend> && tutti::device_queue<typename Backend:
              std::span<float> statistics, std::size_t layer, std::span<const std::uint8_t> labels) {
   Backend(of, batch_size, tensors, statistics, queue);
   { Backend::alignment } -> std::convertible_to<std::size_t>;
-  // Of the host: a batch, which `load` takes over, and what the last layer yields. Neither is to be
-  // touched before the queue has come so far.
+  // Both are in host memory: `input` for a batch, which `load` takes over, and `logits` for the
+  // output of the last layer. The host may access neither before the queue has finished the work
+  // that uses it.
   { computer.input() } -> std::same_as<std::span<float>>;
   { computer.logits() } -> std::same_as<std::span<const float>>;
   computer.load();
-  computer.forward(layer, pass::training);  // a training pass moves the running statistics
-  computer.compare(labels);  // makes the gradient of the labels' mean loss by the logits
+  computer.forward(layer, pass::training);  // a training pass updates the running statistics
+  computer.compare(labels);  // writes the gradient of the mean loss over the labels by the logits
   computer.backward(layer);  // overwrites the gradients of the layer's parameters
 };
 
-/// Which backend works in a queue's order: `on_queue<Queue>::backend`, said where one is chosen.
+/// Selects the backend for a kind of queue: `on_queue<Queue>::backend`. Each backend's choice is a
+/// specialisation.
 template <class Queue>
 struct on_queue;
 

@@ -4,9 +4,10 @@
 
 namespace models {
 
-/// Four small convolutions and two fully connected layers, 428,442 parameters; reaches 90 % of
-/// Fashion-MNIST's test images in three epochs of about 8 s of one core each on oneDNN.
-/// After: Simonyan and Zisserman, "Very deep convolutional networks", 2015, at a small scale.
+/// Four small convolutions and two fully connected layers with 428,442 parameters. It classifies 90
+/// % of Fashion-MNIST's test images correctly after three epochs of about 8 s of one core each on
+/// oneDNN. After: Simonyan and Zisserman, "Very deep convolutional networks", 2015, at a small
+/// scale.
 inline declaration cnn() {
   return {.name = "cnn",
           .input = {1, 28, 28},

@@ -14,7 +14,7 @@ namespace models {
 
 using namespace with_cudnn;
 
-/// What does not depend on the layers' type.
+/// The part of the backend that does not depend on the type in which layers compute.
 struct cudnn::program {
   program(const declaration& of, std::size_t batch_size, std::size_t its_classes,
           tutti::cuda::stream& queue)
@@ -32,13 +32,15 @@ struct cudnn::program {
   virtual void load() = 0;
   virtual void forward(std::size_t layer, pass mode) = 0;
   virtual void backward(std::size_t layer) = 0;
-  virtual void send_slopes() = 0;  // to where the last layer reads them
+  virtual void send_slopes() = 0;  // to the activation that the last layer's backward pass reads
 
-  /// Softmax minus one at each label, by the share that an image has in the mean.
+  /// Writes the gradient of the mean loss: softmax minus one at each label, divided by the number
+  /// of labels.
   void compare(std::span<const std::uint8_t> wanted) {
     const float share = 1.0F / static_cast<float>(wanted.size());
     const std::size_t rows = wanted.size() * classes;
-    while (!tutti::cuda::stream::passed(labels_read)) {  // of the last step, long ago as a rule
+    // The copy of the labels of the step before is rarely still under way.
+    while (!tutti::cuda::stream::passed(labels_read)) {
       std::this_thread::yield();
     }
     std::ranges::fill(labels_sent.span(), 0.0F);
@@ -46,7 +48,7 @@ struct cudnn::program {
       labels_sent.data()[i * classes + wanted[i]] = -share;
     }
     at.stream.copy(labels.data(), labels_sent.data(), rows * sizeof(float));
-    labels_read = {};  // its event is the next one's
+    labels_read = {};  // because the next record uses the same event
     labels_read = at.stream.record();
     describe<float>(compared, wanted.size(), {classes, 1, 1});
     check(cudnnSoftmaxForward(at.dnn, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &share,
@@ -59,14 +61,14 @@ struct cudnn::program {
   place at;
   std::size_t classes;
   pinned_buffer<float> input;
-  buffer<float> planes;  // the input's copy
+  buffer<float> planes;  // the device's copy of `input`
   pinned_buffer<float> logits;
-  buffer<float> scores;  // the logits before they travel
-  buffer<float> slopes;  // the loss's gradient by them
+  buffer<float> scores;  // the device's logits, before they are copied to `logits`
+  buffer<float> slopes;  // the gradient of the loss by `scores`
   pinned_buffer<float> labels_sent;
-  tutti::cuda::stream::event labels_read{};  // the device has a copy of what was sent
+  tutti::cuda::stream::event labels_read{};  // passed once the device has copied `labels_sent`
   buffer<float> labels;
-  tensor_layout compared{};  // as many rows of logits as there are labels
+  tensor_layout compared{};  // has as many rows of logits as there are labels
 };
 
 namespace {
@@ -137,7 +139,8 @@ struct program_in final : cudnn::program {
                                   classes, 1);
   }
 
-  std::deque<activation<T>> activations{};  // layers point into it, and keep descriptors in place
+  // Layers point into it; a deque keeps its descriptors in place.
+  std::deque<activation<T>> activations{};
   std::deque<typename any_placed<T, any_layer>::type> layers{};
 };
 

@@ -10,13 +10,15 @@
 
 namespace models {
 
-/// Layers on a GPU, channels last, in fp32 without shortcuts (no TF32) or in bf16, whose parameters
-/// and gradients stay fp32 and are rounded as layers read and make them: convolutions and softmax
-/// by cuDNN, matrix products by cuBLAS, the rest by kernels of ours (`channels_last`).
-/// Algorithms are chosen once, deterministic ones alone. Batches go up and logits come down through
-/// pinned memory. Runs on the stream's device; never waits for it. Throws tutti::error with the
-/// library's own words. Cost: 32 MiB of workspace, or what the algorithms ask for; for each
-/// activation its gradient, and for each convolution's weights and their gradient a copy.
+/// Layers on a GPU, channels last, in fp32 or in bf16. In fp32 no reduced precision is used (no
+/// TF32). In bf16 parameters and gradients stay fp32 and are rounded where layers read and write
+/// them. cuDNN computes convolutions and softmax, cuBLAS matrix products, and kernels of this
+/// project (`channels_last`) the rest. Algorithms are chosen once, in the constructor, and only
+/// deterministic ones. Batches and logits are copied through pinned memory. Everything runs on the
+/// stream's device, and only `compare` waits for it, until the labels of the step before have been
+/// copied. Throws tutti::error with the library's message. Cost: 32 MiB of workspace, or more if an
+/// algorithm asks for it, a gradient for each activation, and a copy of each convolution's weights
+/// and of their gradient.
 class cudnn {
  public:
   using queue_type = tutti::cuda::stream;
@@ -37,7 +39,7 @@ class cudnn {
   void compare(std::span<const std::uint8_t> labels);
   void backward(std::size_t layer);
 
-  struct program;  // keeps the foreign headers out of every user's translation unit
+  struct program;  // keeps the libraries' headers out of every user's translation unit
 
  private:
   std::unique_ptr<program> program_;

@@ -13,7 +13,8 @@
 namespace models {
 namespace {
 
-/// What layer `which` yielded, for layer `reader`.
+/// Returns the facts of layer `which`, to which the layer after those in `all` refers. Throws
+/// tutti::usage_error if it does not come before it.
 const placed_facts& before(const declaration& of, const std::vector<placed_facts>& all,
                            std::size_t which) {
   if (which >= all.size()) {
@@ -24,7 +25,8 @@ const placed_facts& before(const declaration& of, const std::vector<placed_facts
   return all[which];
 }
 
-/// Whoever comes first in a backward pass overwrites.
+/// Lets the layer that comes first in the backward pass overwrite a gradient, and later ones add to
+/// it.
 void order_gradients(std::vector<placed_facts>& all) {
   std::vector<gradients> next(all.size() + 1, gradients::overwrite);
   for (auto layer = all.rbegin(); layer != all.rend(); ++layer) {
@@ -42,15 +44,16 @@ constexpr bool needs_its_input =
     std::is_same_v<Layer, linear> || std::is_same_v<Layer, convolution> ||
     std::is_same_v<Layer, batch_norm>;
 
-/// Layers in place change what they read: nobody may refer to what was there before, or need it in
-/// the backward pass.
+/// Throws tutti::usage_error if a layer that works in place changes an activation that another
+/// layer refers to or needs in its backward pass.
 void expect_nothing_lost(const declaration& of, const std::vector<placed_facts>& all) {
   struct activation {
     std::size_t yielded_by{};
     std::optional<std::size_t> needed_by{};
   };
   std::vector<activation> activations(all.size() + 1);
-  std::vector<std::size_t> yielded;  // by which layer, for each that may be referred to
+  // For each layer, which one yielded the output that a reference to it means.
+  std::vector<std::size_t> yielded;
   const auto refer = [&](std::size_t which) {
     const std::size_t last = activations[all[which].writes].yielded_by;
     if (last != yielded[which]) {

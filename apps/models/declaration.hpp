@@ -14,7 +14,7 @@ namespace models {
 
 using data::shape;
 
-/// Fully connected, with bias; reads whatever comes in as one flat vector.
+/// A fully connected layer with bias. It reads its input as one flat vector.
 struct linear {
   std::string name{};
   std::size_t outputs{};
@@ -22,8 +22,8 @@ struct linear {
 
 enum class bias { one_a_filter, none };
 
-/// Square kernel of odd side, moved by `stride`; padded by half of it, so that stride 1 keeps
-/// height and width.
+/// A square kernel of odd side, moved by `stride`. The input is padded by half the kernel on every
+/// edge, so that stride 1 keeps height and width.
 struct convolution {
   std::string name{};
   std::size_t filters{};
@@ -32,24 +32,27 @@ struct convolution {
   models::bias bias{models::bias::one_a_filter};
 };
 
-/// Zero mean and unit variance in each channel over the batch, height and width, then a scale and
-/// an offset of the channel's own; in inference by the statistics of the batches trained on. After:
-/// Ioffe and Szegedy, "Batch normalization", 2015; epsilon and momentum as PyTorch's defaults.
+/// Normalises each channel to zero mean and unit variance over the batch, height and width, then
+/// applies a scale and an offset of the channel's own. In inference it normalises by the running
+/// statistics of the batches trained on. After: Ioffe and Szegedy, "Batch normalization", 2015;
+/// epsilon and momentum as PyTorch's defaults.
 struct batch_norm {
   static constexpr double epsilon = 1e-5;
-  static constexpr double momentum = 0.1;  // of a batch's statistics in the running ones
+  static constexpr double momentum = 0.1;  // weight of a batch's statistics in the running ones
 
   std::string name{};
 };
 
-// Layers in place change what they read: none may follow a layer whose backward pass needs that (a
-// linear, convolution or batch_norm that reads it, a relu that wrote it), and nobody may refer to
-// what was there before.
+// A layer that works in place (relu, sum) overwrites the activation that it reads. Such a layer may
+// not follow a layer whose backward pass needs that activation (a linear, convolution or
+// batch_norm that reads it, or a relu that wrote it), and no other layer may refer to the
+// overwritten one.
 
 /// max(x, 0), in place.
 struct relu {};
 
-/// The largest of each square; what no whole square of the padded image covers is left out.
+/// The largest value of each square window. Pixels that no whole window of the padded image covers
+/// are ignored.
 struct max_pool {
   std::size_t kernel{2};
   std::size_t stride{2};
@@ -59,25 +62,25 @@ struct max_pool {
 /// The mean over height and width of each channel.
 struct average_pool {};
 
-/// Every `stride`-th pixel of every `stride`-th row, and zeros for channels that are not there: the
-/// shortcut without parameters (option A) of He et al., "Deep residual learning", 2016.
+/// Keeps every `stride`-th pixel of every `stride`-th row, and fills additional channels with
+/// zeros: the parameterless shortcut (option A) of He et al., "Deep residual learning", 2016.
 struct subsample {
   std::size_t channels{};
   std::size_t stride{};
 };
 
-/// The layers behind go on from what layer `of` of the declaration yielded.
+/// Makes the next layer read the output of layer `of` of the declaration.
 struct branch {
   std::size_t of{};
 };
 
-/// Adds what layer `with` of the declaration yielded, in place.
+/// Adds the output of layer `with` of the declaration to its input, in place.
 struct sum {
   std::size_t with{};
 };
 
-/// The channels of what layer `with` of the declaration yielded, and behind them those of the layer
-/// before, of equal height and width.
+/// The channels of layer `with` of the declaration, followed by those of the layer before. Both
+/// have equal height and width.
 struct concatenate {
   std::size_t with{};
 };
@@ -85,11 +88,11 @@ struct concatenate {
 using any_layer = std::variant<linear, convolution, batch_norm, relu, max_pool, average_pool,
                                subsample, branch, sum, concatenate>;
 
-/// What layers compute in; parameters and their gradients are fp32 in any case.
+/// The type in which layers compute. Parameters and their gradients are fp32 in any case.
 enum class precision { fp32, bf16 };
 
-/// A network as layers that each read what the one before yielded, and how it is trained unless the
-/// user says otherwise. The last layer's outputs are the logits of a softmax cross-entropy.
+/// A network, as layers that each read the output of the layer before, and how it is trained unless
+/// the user says otherwise. The last layer's outputs are the logits of a softmax cross-entropy.
 struct declaration {
   std::string name{};
   shape input{};
@@ -100,10 +103,10 @@ struct declaration {
   models::precision precision{models::precision::fp32};
 };
 
-/// What a pass does with values that are there already.
+/// Whether a pass overwrites gradients or adds to them.
 enum class gradients { overwrite, accumulate };
 
-/// What a layer does to its input's shape, and the parameters that it needs for that. They start
+/// The effect of a layer on its input's shape, and its parameters, whose initial values are
 /// normally distributed.
 struct layer_facts {
   std::string name{};
@@ -111,7 +114,7 @@ struct layer_facts {
   shape out{};
   std::size_t weights{};
   std::size_t biases{};
-  std::size_t filters{};  ///< rows of the weights, where they are a matrix
+  std::size_t filters{};  ///< rows of the weights as a matrix; 0: not a matrix
   double mean{};
   double deviation{};
   std::size_t normalised{};  ///< channels that have running statistics
@@ -119,18 +122,20 @@ struct layer_facts {
   std::size_t parameters() const { return std::size_t{weights > 0} + std::size_t{biases > 0}; }
 };
 
-/// Where a layer stands in its declaration: which activations it reads and writes (0 is the
-/// network's input, which needs no gradient; those in place write what they read), and whether its
-/// gradient by an input is that input's first in a backward pass or one of several.
+/// The place of a layer in its declaration: the activations that it reads and writes, and whether
+/// it overwrites or adds to their gradients. Activation 0 is the network's input, which needs no
+/// gradient. A layer that works in place writes the activation that it reads. The first layer of a
+/// backward pass that writes a gradient overwrites it, later ones add.
 struct placed_facts : layer_facts {
   std::size_t reads{};
   std::size_t writes{};
-  std::size_t adds{};  // of sum and concatenate
+  std::size_t adds{};  // the other input of sum and concatenate
   gradients of_read{gradients::overwrite};
   gradients of_added{gradients::overwrite};
 };
 
-/// As He et al., "Delving deep into rectifiers", 2015.
+/// Returns the deviation of initial weights before a rectifier. After: He et al., "Delving deep
+/// into rectifiers", 2015.
 inline double before_a_rectifier(std::size_t inputs) {
   return std::sqrt(2.0 / static_cast<double>(inputs));
 }
@@ -185,7 +190,7 @@ inline layer_facts facts(const subsample& layer, shape in) {
           .out = {layer.channels, windows(in.height, 1, layer.stride, 0),
                   windows(in.width, 1, layer.stride, 0)}};
 }
-/// Without those of the other layer, which its place knows.
+/// Without the channels of the other layer, which facts(declaration) adds.
 inline layer_facts facts(const concatenate&, shape in) { return {.in = in, .out = in}; }
 template <class InPlace>
 layer_facts facts(const InPlace&, shape in) {
@@ -196,12 +201,13 @@ template <class Layer>
 inline constexpr bool in_place =
     std::is_same_v<Layer, relu> || std::is_same_v<Layer, branch> || std::is_same_v<Layer, sum>;
 
-/// The facts of every layer. Throws tutti::usage_error for a layer that refers to one behind it, to
-/// one that another has changed in place or, a sum, to another shape; and for one in place that
-/// changes what another needs.
+/// Returns the facts of every layer. Throws tutti::usage_error for a layer that refers to a later
+/// one, to one whose output another layer has changed in place or, for a sum, to one of another
+/// shape, and for a layer that changes in place what another needs.
 std::vector<placed_facts> facts(const declaration& of);
 
-/// For a backend without anything else. Throws tutti::usage_error that names it.
+/// Throws tutti::usage_error unless the network is declared in fp32. For backends that have no
+/// other precision; `backend` is named in the message.
 void expect_fp32(const declaration& of, std::string_view backend);
 
 }  // namespace models

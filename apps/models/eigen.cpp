@@ -24,23 +24,26 @@ view as_matrix(std::span<float> data, std::size_t rows) {
   return {data.data(), extent(rows), extent(data.size() / rows)};
 }
 
-/// Values and the loss's gradient by them; the gradient stays empty for the network's input.
+/// An activation's values and the gradient of the loss by them. The gradient stays empty for the
+/// network's input.
 struct activation {
   std::vector<float> value{};
   std::vector<float> gradient{};
 };
 
-/// Where a layer works: what it is, what it reads and writes, its parameters.
+/// What a layer works on: its facts, the activations that it reads and writes, its parameters and
+/// its scratch memory.
 struct place {
   placed_facts facts{};
   activation* in{};
   activation* out{};
-  activation* added{};  // of sum
+  activation* added{};  // the other input of sum and concatenate
   tutti::tensor weights{};
   tutti::tensor bias{};
-  std::vector<std::size_t> winners{};  // of max_pool: which pixel each output is
-  // Of convolution: one image unrolled, a row per kernel cell. Cells that lie in the padding are
-  // never written and so stay zero.
+  // Of max_pool: the index of the input that each output copies.
+  std::vector<std::size_t> winners{};
+  // Of convolution: one image unrolled, with a row for each kernel cell. Entries that lie in the
+  // padding are never written and so stay zero.
   std::vector<float> patches{};
   std::vector<float> patches_gradient{};
   // Of batch_norm.
@@ -53,10 +56,10 @@ struct place {
   }
 };
 
-/// Which outputs along one side read a pixel, not padding, with cell `cell` of their kernel.
+/// The outputs along one side for which cell `cell` of the kernel reads a pixel and not padding.
 struct readers {
   std::size_t first{};
-  std::size_t last{};  // behind it
+  std::size_t last{};  // one past the last output
 
   readers(const convolution& layer, std::size_t cell, std::size_t side, std::size_t outputs) {
     const std::size_t pad = layer.kernel / 2;
@@ -66,8 +69,9 @@ struct readers {
   }
 };
 
-/// Calls `visit(cell in patches, pixels in the image, count)` for each run of neighbouring pixels
-/// that one kernel cell reads, so that unrolling and rolling up are one loop.
+/// Calls `visit(position in patches, pixel in the image, count)` for each run of neighbouring
+/// pixels that one kernel cell reads. Unrolling an image and adding patches back to it share this
+/// loop.
 template <class Visit>
 void for_each_run(const convolution& layer, const layer_facts& facts, Visit visit) {
   const shape& in = facts.in;
@@ -108,9 +112,9 @@ void roll_up(const convolution& layer, const place& at, std::span<float> image) 
   });
 }
 
-// Forward overwrites what the layer yields. Backward adds to the gradient of what it reads, which
-// is zeros where it is to be overwritten and empty where nobody needs it: then a layer without
-// parameters is not called.
+// A layer's `forward` overwrites its output. Its `backward` adds to the gradient of its input,
+// which the caller clears where it is to be overwritten. That gradient is empty where nobody needs
+// it; a layer without parameters is then not called.
 
 void forward(const linear& layer, place& at, std::size_t batch) {
   auto y = as_matrix(at.out->value, batch);
@@ -151,8 +155,8 @@ void backward(const convolution& layer, place& at, std::size_t batch) {
   db.setZero();
   for (std::size_t i = 0; i < batch; ++i) {
     const auto dy = as_matrix(at.sample(at.out->gradient, i, at.facts.out), layer.filters);
-    // The forward pass unrolled this image too, but keeping every image's patches would cost more
-    // memory than unrolling once more costs time.
+    // The forward pass unrolled this image, too, but keeping the patches of every image would cost
+    // more in memory than unrolling once more costs in time.
     unroll(layer, at, at.sample(at.in->value, i, at.facts.in));
     dw.noalias() += dy * patches.transpose();
     if (layer.bias != bias::none) {
@@ -165,7 +169,7 @@ void backward(const convolution& layer, place& at, std::size_t batch) {
   }
 }
 
-/// One channel of every sample, a row each.
+/// Returns one channel of all samples, with a row for each sample.
 auto channel(std::vector<float>& batch, const shape& each, std::size_t which) {
   using values = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const std::size_t pixels = each.height * each.width;
@@ -265,7 +269,7 @@ void backward(const average_pool&, place& at, std::size_t) {
   as_matrix(at.in->gradient, dy.size()).colwise() += column(dy.data(), extent(dy.size())) / pixels;
 }
 
-/// Calls `visit(input, output)` for each pixel that is kept.
+/// Calls `visit(input, output)` with the positions of each pixel that is kept.
 template <class Visit>
 void for_each_kept(const subsample& layer, const layer_facts& facts, std::size_t batch,
                    Visit visit) {
@@ -309,8 +313,8 @@ void backward(const sum&, place& at, std::size_t batch) {
   }
 }
 
-/// Calls `visit(first, second, both)` for each image, with where its channels begin in the other
-/// layer's values, in the ones before and in both of them together.
+/// Calls `visit(first, second, both)` for each image, with the positions at which its channels
+/// begin in the other layer's values, in the input's, and in the output.
 template <class Visit>
 void for_each_pair(const place& at, std::size_t batch, Visit visit) {
   const std::size_t second = at.facts.in.size();

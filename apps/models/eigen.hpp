@@ -31,7 +31,7 @@ class eigen {
   void backward(std::size_t layer);
 
  private:
-  struct program;  // keeps the foreign header out of every user's translation unit
+  struct program;  // keeps Eigen's headers out of every user's translation unit
   std::unique_ptr<program> program_;
 };
 static_assert(backend<eigen>);

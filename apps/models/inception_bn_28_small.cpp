@@ -7,7 +7,7 @@
 namespace models {
 namespace {
 
-/// A declaration that grows.
+/// Builds a declaration, module by module.
 class modules {
  public:
   explicit modules(declaration begin) : all_(std::move(begin)) {}
@@ -23,14 +23,14 @@ class modules {
         .add(relu{});
   }
 
-  /// 1 x 1 beside 3 x 3.
+  /// A 1 x 1 convolution beside a 3 x 3 convolution.
   modules& simple(const std::string& name, std::size_t narrow, std::size_t wide) {
     const std::size_t entry = last();
     convolve(name + "_1x1", narrow, 1);
     const std::size_t first = last();
     return add(branch{entry}).convolve(name + "_3x3", wide, 3).add(concatenate{first});
   }
-  /// 3 x 3 beside the largest of each window, both at every second pixel.
+  /// A 3 x 3 convolution beside a 3 x 3 maximum pooling, both with stride 2.
   modules& halve(const std::string& name, std::size_t filters) {
     const std::size_t entry = last();
     convolve(name + "_3x3", filters, 3, 2);

@@ -17,25 +17,28 @@
 
 namespace models {
 
-/// The host's: oneDNN where it is installed, otherwise Eigen.
+/// Ranks on the host train on oneDNN where it is installed, otherwise on Eigen.
 template <>
 struct on_queue<tutti::inline_queue> {
   using backend = chosen_backend;
 };
 using model = network<chosen_backend>;
 
-/// The network that a rank of `World` trains: it computes where that world's ranks communicate.
+/// The network that a rank of `World` trains. It computes on the device whose memory that world's
+/// ranks exchange.
 template <class World>
 using model_in = network<typename on_queue<typename World::queue_type>::backend>;
 
-/// For an engine that lends gradients their memory: beside it there is room for one layer's.
+/// Makes a network whose tensors have no memory for gradients, for an engine that provides it. The
+/// network itself has room for the gradients of one layer.
 template <class World>
 model_in<World> make_model_without_gradients(World&, const declaration& of, std::size_t batch_size,
                                              std::uint64_t seed) {
   return {of, batch_size, seed, gradients_of_a_layer()};
 }
 
-/// Its gradients lie where the ranks of its host reach them, if processes share memory there.
+/// Makes a network. If the ranks of a host share memory between processes, its gradients lie in
+/// that memory.
 template <class World>
 model_in<World> make_model(World& world, const declaration& of, std::size_t batch_size,
                            std::uint64_t seed) {
@@ -46,7 +49,7 @@ model_in<World> make_model(World& world, const declaration& of, std::size_t batc
   }
 }
 
-/// Every network that can be trained here.
+/// Returns the declarations of all networks that can be trained here.
 inline std::vector<declaration> all() {
   return {mlp(), cnn(), resnet20(), inception_bn_28_small(), resnet50()};
 }

@@ -26,25 +26,26 @@
 
 namespace models {
 
-/// Says that a network has room for the gradients of one layer at a time, its largest.
+/// Makes a network with room for the gradients of only one layer at a time, the largest.
 struct gradients_of_a_layer {};
 
-/// A network that trains. Parameters and gradients lie in a flat arena of the backend's memory; the
-/// same seed gives the same parameters on every rank. A batch may be smaller than `batch_size` (the
-/// last one of an evaluation): it costs as much as a full one, and loss and gradient are means over
-/// its images. Only one that normalises over the batch trains on full batches alone.
+/// A network that trains. Parameters and gradients lie in a flat arena of the backend's memory. The
+/// same seed gives the same parameters on every rank. A batch may be smaller than `batch_size`, as
+/// the last one of an evaluation: it costs as much as a full one, and loss and gradient are means
+/// over its images. A network with batch_norm layers can train only on full batches.
 ///
-/// Where the backend's queue is a device's, layers are enqueued: what a callback is told holds in
-/// the order of `queue()`. The host waits where the score is read and where a batch is set while
-/// one before is still computed with, and nowhere else.
+/// If the backend's queue is a device's, layers are only enqueued, and what a callback is told
+/// holds in the order of `queue()`. The host waits only where it reads the score, and where it sets
+/// a batch while the device still computes with the one before.
 template <backend Backend>
 class network {
  public:
   using queue_type = typename Backend::queue_type;
 
-  /// Gradients lie in a span of zeros that `lend(elements)` answers, or in memory of its own; or,
-  /// for `gradients_of_a_layer`, the tensors have no memory for them, and `gradient(id)` is where
-  /// the one that has just been done lies until the next layer's.
+  /// Gradients lie in the span of zeros that `lend(elements)` returns, or without `lend` in memory
+  /// of the network's own. With `gradients_of_a_layer` the tensors have no memory for gradients;
+  /// `gradient(id)` then returns where the gradient of the layer just computed lies until the next
+  /// layer's overwrites it.
   template <class Lend = std::nullptr_t>
   network(const declaration& of, std::size_t batch_size, std::uint64_t seed, Lend lend = {})
       : layers_(facts(of)),
@@ -60,26 +61,28 @@ class network {
   }
 
   const std::vector<tutti::tensor>& tensors() const { return arena_.tensors(); }
-  /// Where the backward pass leaves the gradient of tensor `id`.
+  /// Returns where the backward pass leaves the gradient of tensor `id`.
   std::span<const float> gradient(tutti::tensor_id id) const {
     return computed_[tutti::index(id)].gradient;
   }
-  /// Bytes of that, beside what `tensors` have.
+  /// Returns the bytes of the room for one layer's gradients, or 0 if `tensors` have memory for
+  /// theirs.
   std::size_t room_for_gradients() const { return room_.size() * sizeof(float); }
   queue_type& queue() { return queue_; }
   std::size_t batch_size() const { return batch_size_; }
   std::size_t layers() const { return layers_.size(); }
   shape input() const { return layers_.front().in; }
 
-  /// In forward order; empty for a layer without parameters.
+  /// Returns the parameters of a layer in forward order; none for a layer without parameters.
   std::span<const tutti::tensor_id> parameters_of(std::size_t layer) const { return ids_[layer]; }
 
-  /// What inference normalises by: the running mean of each channel of each batch_norm, layer by
-  /// layer, then their running variances. Each rank has its own, of the images that it has seen.
+  /// Returns the statistics that inference normalises by: the running means of all channels of all
+  /// batch_norm layers, layer by layer, then their running variances. Each rank has its own, of the
+  /// images that it has seen.
   std::span<float> statistics() { return tutti::span_of(statistics_); }
 
-  /// Step by step, for a caller that must wait between layers: a batch, then every layer forward
-  /// from 0, then every layer backward to 0.
+  /// The passes step by step, for a caller that must wait between layers: set a batch, then call
+  /// forward_layer for every layer from 0, then backward_layer for every layer down to 0.
   void set_batch(const data::batch& batch, pass mode = pass::training) {
     const auto images = computer_.input();
     if (batch.labels.empty() || batch.labels.size() > batch_size_ ||
@@ -95,7 +98,7 @@ class network {
           {"model: a batch of ", batch.labels.size(),
            " images cannot be normalised over. Fix: train on batches of ", batch_size_}));
     }
-    settle();  // the batch before may still be on its way to the device
+    settle();  // the batch before may still be being copied to the device
     std::ranges::copy(batch.images, images.begin());
     std::ranges::fill(images.subspan(batch.images.size()), 0.0F);
     labels_.assign(batch.labels.begin(), batch.labels.end());
@@ -110,7 +113,8 @@ class network {
     score_.reset();
   }
 
-  /// The layer's parameters may be changed once this returns: it has read them for the last time.
+  /// Computes a layer's gradients. When this returns, the layer's parameters are not read any more
+  /// and may be changed.
   void backward_layer(std::size_t layer, gradients mode = gradients::overwrite) {
     if (layer + 1 == layers_.size()) {
       enqueued_ = true;
@@ -123,7 +127,7 @@ class network {
     }
   }
 
-  /// Calls `use(id)` just before the layer that reads parameter `id`.
+  /// Runs a forward pass. Calls `use(id)` just before the layer that reads parameter `id`.
   template <std::invocable<tutti::tensor_id> Use>
   void forward(const data::batch& batch, Use&& use) {
     set_batch(batch);
@@ -134,7 +138,7 @@ class network {
     forward([](tutti::tensor_id) {});
   }
 
-  /// A pass on the batch that was set last, which lies where it is read.
+  /// Runs a forward pass on the batch that was set last, which is still in the backend's memory.
   template <std::invocable<tutti::tensor_id> Use>
   void forward(Use&& use) {
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
@@ -145,8 +149,8 @@ class network {
     }
   }
 
-  /// Calls `done(id)` as soon as gradient `id` is final, in strictly descending order, while the
-  /// layers nearer the input still have to compute.
+  /// Runs a backward pass. Calls `done(id)` as soon as gradient `id` is final, in strictly
+  /// descending order, while the layers nearer the input are still to be computed.
   template <std::invocable<tutti::tensor_id> Done>
   void backward(Done&& done, gradients mode = gradients::overwrite) {
     for (std::size_t layer = layers_.size(); layer-- > 0;) {
@@ -158,7 +162,8 @@ class network {
     }
   }
 
-  /// Of the batch last forwarded: the mean loss, and how many images were classified right.
+  /// Returns the mean loss over the batch last forwarded, and how many of its images were
+  /// classified correctly.
   float loss() { return static_cast<float>(scored().mean_loss()); }
   std::size_t correct() { return scored().correct; }
   const score& scored() {
@@ -186,7 +191,8 @@ class network {
     }
   }
 
-  /// 0 where the tensors have memory for their gradients.
+  /// Returns the elements of the largest layer's gradients, or 0 if the tensors have memory for
+  /// theirs.
   std::size_t room_of_a_layer() const {
     std::size_t most = 0;
     for (const auto& layer : layers_) {
@@ -200,7 +206,8 @@ class network {
   bool arena_has_gradients() const {
     return std::ranges::any_of(tensors(), [](const auto& each) { return !each.gradient.empty(); });
   }
-  /// What the backend writes: each layer's gradients from the room's beginning, where there is one.
+  /// Returns the tensors with the memory that the backend writes gradients to. If there is room for
+  /// only one layer, each layer's gradients begin at its start.
   std::vector<tutti::tensor> tensors_with_gradients() {
     auto all = tensors();
     for (std::size_t layer = 0; room_.size() > 0 && layer < layers_.size(); ++layer) {
@@ -251,7 +258,7 @@ class network {
     return all;
   }
 
-  /// The host's memory, which the work enqueued so far may read, is the host's again.
+  /// Waits until the enqueued work no longer reads the host's memory.
   void settle() {
     if (enqueued_) {
       queue_.synchronize();
@@ -259,9 +266,10 @@ class network {
     }
   }
 
-  /// Weights as each layer says, but the last one's, which no rectifier follows, at a tenth of
-  /// that: a confident wrong guess at the start costs many steps. Biases stay zero. Box and
-  /// Muller's transform by hand, because standard libraries differ in theirs and replicas must not.
+  /// Draws initial weights with the deviation that each layer states. The last layer, which no
+  /// rectifier follows, gets a tenth of it, because a confident wrong guess at the start costs many
+  /// steps. Biases stay zero. Box and Muller's transform is written out, because standard libraries
+  /// differ in theirs and replicas must not.
   void initialise(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto uniform = [&] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53; };
@@ -293,7 +301,8 @@ class network {
           "model: gradients of one layer at a time cannot be accumulated. Fix: a network with "
           "memory for all");
     }
-    if (before_.size() == 0) {  // accumulation is rare, and no backend need know of it
+    // Allocated here, because accumulation is rare and backends need not know of it.
+    if (before_.size() == 0) {
       before_ = tutti::allocate<float>(queue_, arena_.gradients().size());
     }
     std::span<float> room = tutti::span_of(before_);
@@ -315,10 +324,10 @@ class network {
   queue_type queue_{};
   arena arena_;
   std::vector<std::vector<tutti::tensor_id>> ids_;
-  memory room_;                          // for one layer's gradients, if not for all
-  std::vector<tutti::tensor> computed_;  // with memory for gradients, this or the arena's
+  memory room_;                          // for one layer's gradients, if the tensors have no memory
+  std::vector<tutti::tensor> computed_;  // with memory for gradients: `room_` or the arena's
   memory statistics_;
-  memory before_{};  // gradients that the next are added to
+  memory before_{};  // old gradients, to which new ones are added
   std::size_t batch_size_;
   Backend computer_;
   std::vector<std::uint8_t> labels_{};
@@ -327,8 +336,8 @@ class network {
   std::optional<score> score_ = score{};
 };
 
-/// Scores every image of `images`, in order, the last batch as short as it comes; what is shown of
-/// each is its middle.
+/// Scores every image of `images`, in order, through windows in their middle. The last batch may be
+/// shorter.
 template <backend Backend>
 score evaluate(network<Backend>& model, const data::dataset& images,
                const data::augmentation& shown = {}) {

@@ -26,9 +26,10 @@ tag plain(const memory::dims& dims) {
   return dims.size() == 4 ? tag::abcd : dims.size() == 2 ? tag::ab : tag::a;
 }
 
-/// Holds the calling thread to one OpenMP thread: a rank is a thread, and N ranks shall not become
-/// N times N. oneDNN takes the number from the calling thread, when it creates a primitive and when
-/// it runs one. Looked up by name because only oneDNN knows which OpenMP it was built with, if any.
+/// Restricts the calling thread to one OpenMP thread while it exists, because each rank is a thread
+/// and N ranks must not start N times N threads. oneDNN takes the number from the calling thread,
+/// both when it creates a primitive and when it runs one. The OpenMP functions are looked up by
+/// name, because only oneDNN knows which OpenMP it was built with, if any.
 class one_thread {
  public:
   one_thread() {
@@ -65,18 +66,20 @@ struct operation {
 };
 using operations = std::vector<operation>;
 
-/// Values and the loss's gradient by them, which is empty where nobody needs it.
+/// An activation or a parameter: its values and the gradient of the loss by them, which is empty
+/// where nobody needs it.
 struct variable {
   memory value{};
   memory gradient{};
 };
 
-/// What a layer runs.
+/// The primitives that a layer runs.
 struct work {
   operations training{};
-  operations inference{};  // empty where it is as in training
+  operations inference{};  // empty if the same as in training
   operations backward{};
-  // Of batch_norm: what a training pass moves, and by what.
+  // Of batch_norm: the statistics that a training pass updates, those of its batch, and the values
+  // of a channel.
   moments running{};
   moments batch{};
   std::size_t count{};
@@ -93,10 +96,10 @@ struct onednn::program {
   dnnl::stream stream{cpu};
   std::span<const tutti::tensor> unclaimed;  // tensors of layers that are not added yet
   std::span<float> statistics;
-  std::size_t normalised{};  // channels of the layers so far
+  std::size_t normalised{};  // channels of the batch_norm layers added so far
   std::vector<variable> activations{};
   std::vector<work> layers{};
-  std::size_t last{};  // which activation the logits are
+  std::size_t last{};  // the activation that holds the logits
 
   program(const declaration& of, std::size_t batch, std::span<const tutti::tensor> tensors,
           std::span<float> running)
@@ -105,7 +108,7 @@ struct onednn::program {
     const one_thread here;
     const memory::dims dims{dim(batch), dim(of.input.channels), dim(of.input.height),
                             dim(of.input.width)};
-    activations.reserve(of.layers.size() + 1);  // layers refer to it while they are added
+    activations.reserve(of.layers.size() + 1);  // layers refer to its elements while they are added
     activations.push_back({.value = memory(describe(dims, tag::nchw), cpu)});
     for (const auto& facts : models::facts(of)) {
       const auto& each = of.layers[layers.size()];
@@ -126,7 +129,7 @@ struct onednn::program {
   operations& training() { return layers.back().training; }
   operations& backward() { return layers.back().backward; }
 
-  /// The next activation.
+  /// Appends an activation for a layer's output.
   const variable& yield(const memory::desc& desc) {
     return activations.emplace_back(variable{memory(desc, cpu), memory(desc, cpu)});
   }
@@ -153,8 +156,9 @@ struct onednn::program {
                    {DNNL_ARG_DST, target}}});
   }
 
-  /// `target` itself, if the primitive that writes it likes its layout and may overwrite it, else
-  /// memory of its own; `settle` then brings the result over.
+  /// Returns the memory that a primitive writes a result for `target` to: `target` itself if it has
+  /// the layout that the primitive wants and may be overwritten, otherwise new memory, whose
+  /// contents `settle` then copies or adds to `target`.
   memory staged(const memory& target, const memory::desc& layout,
                 gradients mode = gradients::overwrite) {
     const bool as_it_is = target && mode == gradients::overwrite && target.get_desc() == layout;
@@ -176,8 +180,9 @@ struct onednn::program {
     return {memory(desc, cpu, first.parameter.data()), memory(desc, cpu, first.gradient.data())};
   }
 
-  // The data gradient comes before the parameters' gradients in every layer, but either would do:
-  // a layer's parameters may change only after all of it has run.
+  // Every layer computes the gradient by its input before those by its parameters. The other order
+  // would do as well, because a layer's parameters change only after all of the layer's backward
+  // pass has run.
 
   void add(const linear& layer, const placed_facts& at) {
     const variable& in = activations[at.reads];
@@ -187,7 +192,8 @@ struct onednn::program {
     weights_dims[0] = out;
     const variable weights = claim(weights_dims);
     const variable bias = claim({out});
-    // Plain layouts throughout: what they cost the product is less than reordering large weights.
+    // All layouts are plain, because reordering large weights would cost more than the product
+    // saves.
     const auto x_desc = describe(in_dims, plain(in_dims));
     const auto w_desc = weights.value.get_desc();
     const auto b_desc = bias.value.get_desc();
@@ -229,7 +235,8 @@ struct onednn::program {
     convolve(at, weights, bias, dim(layer.stride), side / 2);
   }
 
-  /// A convolution by ones that never change: so it stays in the layouts that convolutions like.
+  /// Adds a subsampling as a convolution whose weights are constant ones and zeros, so that
+  /// activations stay in the layouts that convolutions want.
   void add(const subsample& layer, const placed_facts& at) {
     const memory::dims dims{dim(at.out.channels), dim(at.in.channels), 1, 1};
     const memory keep(describe(dims, plain(dims)), cpu);
@@ -422,7 +429,7 @@ struct onednn::program {
     give_back(made.gradient, first.gradient, 0, at.of_added);
     give_back(made.gradient, second.gradient, channels, at.of_read);
   }
-  /// What `part` gets of a gradient whose channels from `first` on are its own.
+  /// Writes or adds to `part`, a gradient, the channels of `whole` from `first` on.
   void give_back(const memory& whole, const memory& part, memory::dim first, gradients mode) {
     if (!part) {
       return;

@@ -8,7 +8,7 @@
 namespace models {
 namespace {
 
-/// A declaration that grows.
+/// Builds a declaration, layer by layer.
 class residual {
  public:
   explicit residual(declaration begin) : all_(std::move(begin)) {}
@@ -19,7 +19,7 @@ class residual {
     return *this;
   }
 
-  /// A convolution that leaves the bias to the batch normalisation behind it.
+  /// Adds a convolution without bias, which the batch normalisation after it would cancel.
   residual& convolve(const std::string& convolution_name, const std::string& norm_name,
                      std::size_t filters, std::size_t kernel, std::size_t stride) {
     return add(convolution{convolution_name, filters, kernel, stride, bias::none})
@@ -51,7 +51,8 @@ void basic_block(residual& to, const std::string& at, std::size_t filters, std::
 
 enum class shortcut { identity, projection };
 
-/// Narrow, convolve, widen four times.
+/// Adds a block of three convolutions: a 1 x 1 that narrows to `width` channels, a 3 x 3, and a
+/// 1 x 1 that widens to four times as many.
 void bottleneck(residual& to, const std::string& at, std::size_t width, std::size_t stride,
                 shortcut by) {
   const std::size_t entry = to.last();

@@ -8,7 +8,7 @@
 
 namespace models {
 
-/// How a batch, or a whole data set, was classified.
+/// The result of classifying a batch or a whole data set.
 struct score {
   double loss{};  ///< summed over the images
   std::size_t correct{};
@@ -24,7 +24,8 @@ struct score {
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(images); }
 };
 
-/// Scores `labels.size()` rows of `logits`; rows beyond the labels pad a short batch.
+/// Scores `labels.size()` rows of `logits`. Rows beyond the labels pad a short batch and are
+/// ignored.
 inline score softmax_cross_entropy(std::span<const float> logits,
                                    std::span<const std::uint8_t> labels, std::size_t classes) {
   score total{.images = labels.size()};
@@ -41,8 +42,8 @@ inline score softmax_cross_entropy(std::span<const float> logits,
   return total;
 }
 
-/// Writes the gradient of the labels' mean loss by the logits. Rows beyond the labels get zeros and
-/// so count for nothing.
+/// Writes the gradient of the mean loss over the labels by the logits. Rows beyond the labels get
+/// zeros and so have no effect.
 inline void softmax_cross_entropy_gradient(std::span<const float> logits,
                                            std::span<const std::uint8_t> labels,
                                            std::size_t classes, std::span<float> gradient) {

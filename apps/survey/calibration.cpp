@@ -29,7 +29,8 @@ seconds measured_iteration(const std::vector<cell>& cells, dnn of, network over,
   return *found->iteration();
 }
 
-/// All of BSP's all-reduce is exposed, so that its time is linear in what a byte costs.
+/// Sets the rates from BSP's iterations. All of BSP's all-reduce is exposed, so that its time is
+/// linear in the seconds a byte.
 void set_rates(calibrated& made, const std::vector<cell>& cells) {
   for (const dnn of : dnns) {
     for (const network over : networks) {
@@ -46,7 +47,8 @@ void set_rates(calibrated& made, const std::vector<cell>& cells) {
   }
 }
 
-/// The argument from 0 to `high` at which `iteration`, which grows with it, is `wanted`.
+/// Returns the argument between 0 and `high` at which `iteration`, which grows with it, equals
+/// `wanted`. Throws tutti::usage_error, naming `what`, if there is none.
 template <class Iteration>
 double argument_for(seconds wanted, double high, Iteration iteration, const std::string& what) {
   if (!(iteration(0) <= wanted && wanted <= iteration(high))) {
@@ -93,8 +95,8 @@ calibrated calibrate(const std::vector<cell>& cells) {
   const auto measured = [&](method how) {
     return measured_iteration(cells, dnn::resnet50, network::ethernet10, how);
   };
-  // WFBP's start-ups leave no time in which a slow-down could hide, and so the second round of
-  // both changes next to nothing.
+  // Two rounds, because the start-up and the slow-down depend on each other. The second changes
+  // next to nothing, because WFBP's start-ups leave no idle time in which a slow-down could hide.
   for (int round = 0; round < 2; ++round) {
     made.startup = argument_for(
         measured(method::WFBP), 0.02,

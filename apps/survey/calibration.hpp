@@ -10,47 +10,53 @@
 
 namespace survey {
 
-/// A point of the tables of all-reduces, start-up plus seconds a byte, in MG-WFBP's program.
+/// An entry of the tables in MG-WFBP's program that state the cost of an all-reduce, as start-up
+/// plus seconds a byte.
 struct measured_all_reduce {
   int workers{};
   all_reduce_cost cost{};
 };
 
-/// On 10GbE, four GPUs a host: the only two of the table that leave a host and were measured there.
-/// After: HKBU-HPML/MG-WFBP, distributed_optimizer.py; Shi, Chu and Li, INFOCOM 2019.
+/// The entries for 10GbE with four GPUs a host: the only two of the table that were measured there
+/// with more than one host. After: HKBU-HPML/MG-WFBP, distributed_optimizer.py; Shi, Chu and Li,
+/// INFOCOM 2019.
 inline constexpr std::array<measured_all_reduce, 2> MGWFBPs_10GbE{
     {{8, {5.2302728e-4, 8.5707470e-10}}, {16, {9.0809810e-4, 7.3956512e-10}}}};
-/// On 56 Gbit/s InfiniBand, after the same.
+/// The entry for 56 Gbit/s InfiniBand, from the same program.
 inline constexpr measured_all_reduce MGWFBPs_56GbIB{16, {2.3583678e-4, 4.0594790e-10}};
 
-/// By what a start-up with so many workers is longer than with `calibration_workers`: the power of
-/// their number that passes through both points of `MGWFBPs_10GbE`.
+/// Returns how many times longer a start-up is with so many workers than with
+/// `calibration_workers`: a power of the number of workers, fitted through both entries of
+/// `MGWFBPs_10GbE`.
 double growth_of_startup(int workers);
 
-/// What the law of extrapolation takes from iterations with `calibration_workers` GPUs.
+/// The parameters of the law by which iterations with `calibration_workers` GPUs are extrapolated
+/// to more.
 struct calibrated {
-  /// Of one all-reduce between `calibration_workers`. It is the software's, so one for all
-  /// networks.
+  /// Start-up of one all-reduce between `calibration_workers`. The software causes it, so that it
+  /// is the same on all networks.
   tutti::seconds startup{};
-  /// By what share computing takes longer beside communication.
+  /// The share by which computing takes longer while the worker communicates.
   double slowdown{};
-  /// With which 2(p-1)/p of a gradient passes a NIC.
+  /// The rate at which 2(p-1)/p of a gradient passes a NIC, in bytes a second.
   std::array<std::array<double, networks.size()>, dnns.size()> bytes_per_second{};
 
   double rate(dnn of, network over) const {
     return bytes_per_second[static_cast<std::size_t>(of)][static_cast<std::size_t>(over)];
   }
-  /// The law of extrapolation.
+  /// Returns the cost of an all-reduce between any number of workers, by the law of extrapolation.
   all_reduce_cost cost(dnn of, network over, int workers) const;
   job job_of(const cell& which) const;
 };
 
-/// Whether `calibrate` looks at this cell: `calibration_workers` GPUs, by BSP, or by WFBP or
-/// MG-WFBP on ResNet-50 over 10GbE, where the link is never idle and so each start-up shows.
+/// Whether `calibrate` uses this cell. It uses those with `calibration_workers` GPUs by BSP, and by
+/// WFBP or MG-WFBP with ResNet-50 on 10GbE, where the link is never idle, so that every start-up
+/// shows.
 bool calibrates(const cell& which);
 
-/// The rates, start-up and slow-down with which those cells take as long as they were measured.
-/// Throws tutti::usage_error where one of them is not there, or none fit.
+/// Returns the rates, the start-up and the slow-down with which the simulated iterations of those
+/// cells take as long as the measured ones. Throws tutti::usage_error if one of the cells is
+/// missing, or if no values fit.
 calibrated calibrate(const std::vector<cell>& cells);
 
 }  // namespace survey

@@ -1,4 +1,4 @@
-// How far the simulator is from iterations that others measured on a cluster.
+// Compares the simulator's iterations with those that others measured on a cluster.
 #include <cstdio>
 
 #include "common/job.hpp"

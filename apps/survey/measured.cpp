@@ -7,7 +7,7 @@ namespace survey {
 
 namespace {
 
-/// With 4, 8, 16 and 32 GPUs.
+/// Throughputs measured with 4, 8, 16 and 32 GPUs.
 struct measured_series {
   dnn of;
   network over;

@@ -12,19 +12,19 @@
 
 namespace survey {
 
-/// What a cell is to the prediction.
+/// The role of a cell in the prediction.
 enum class standing {
-  calibration,      ///< equal by construction
+  calibration,      ///< used to calibrate, so equal by construction
   predicted,        ///< nothing was fitted to it
-  inside_one_host,  ///< never passes a NIC, so nothing is said of it
+  inside_one_host,  ///< never passes a NIC, so not predicted
 };
 
 std::string_view name_of(standing which);
 
-/// By how many per cent a prediction is too long; less than 0 where it is too short.
+/// Returns by how many per cent a prediction is too long, or a number below 0 if it is too short.
 double error_percent(tutti::seconds predicted, tutti::seconds measured);
 
-/// A cell and what the simulator says of it.
+/// A cell with its prediction by the simulator.
 struct row {
   cell of{};
   standing what{};
@@ -39,7 +39,7 @@ struct row {
   }
 };
 
-/// A grid, predicted from its calibration cells alone.
+/// All cells of a grid, predicted from its calibration cells alone.
 struct prediction {
   calibrated law{};
   std::vector<row> rows{};
@@ -47,14 +47,14 @@ struct prediction {
 
 prediction predict(const std::vector<cell>& cells);
 
-/// Of rows that were measured and predicted: their |error| in per cent.
+/// The |error|, in per cent, of the rows that were both measured and predicted.
 struct summary {
   std::size_t rows{};
   double median{};
   double worst{};
 };
 
-/// Of those rows for which `wanted(cell)` holds.
+/// Returns the rows for whose cells `wanted(cell)` holds.
 template <class Wanted>
 std::vector<row> chosen(const std::vector<row>& rows, Wanted wanted) {
   std::vector<row> some;
@@ -67,26 +67,26 @@ std::vector<row> chosen(const std::vector<row>& rows, Wanted wanted) {
 }
 summary summarize(const std::vector<row>& rows);
 
-/// What the prediction is held to, in per cent.
+/// Limits in per cent that the prediction must keep.
 inline constexpr struct {
-  double bsp = 3;                  ///< the worst error of BSP on 10GbE and 100GbIB
-  double bsp_on_falling_rate = 9;  ///< on 100GbE-TCP, whose rate falls with P
-  double median = 8;               ///< of WFBP's and MG-WFBP's errors
+  double bsp = 3;                  ///< worst error of BSP on 10GbE and 100GbIB
+  double bsp_on_falling_rate = 9;  ///< worst error on 100GbE-TCP, whose rate falls with P
+  double median = 8;               ///< of the errors of WFBP and MG-WFBP
   double worst = 20;               ///< likewise
-  double right_orders = 90;        ///< of the places of the grid
+  double right_orders = 90;        ///< share of the grid's places with the right order
 } limits;
 
-/// Iterations by each method, in the order of `methods`.
+/// Iteration times by method, in the order of `methods`.
 using by_method = std::array<tutti::seconds, methods.size()>;
 
-/// The methods, the fastest first.
+/// Returns the methods, the fastest first.
 std::array<method, methods.size()> fastest_first(const by_method& iterations);
 
-/// Every method that was measured to be faster than another is predicted to be, by a microsecond
-/// or more: a tie predicts no order.
+/// Whether every method that was measured to be faster than another is also predicted to be, by a
+/// microsecond or more. A tie predicts no order.
 bool same_order(const by_method& measured, const by_method& predicted);
 
-/// The methods of one DNN, network and number of workers.
+/// The iterations of all methods for one DNN, network and number of workers.
 struct ranking {
   dnn of{};
   network over{};
@@ -97,7 +97,7 @@ struct ranking {
   bool right() const { return same_order(measured, predicted); }
 };
 
-/// One for each place of the grid where all methods were measured and predicted.
+/// Returns a ranking for each place of the grid where all methods were measured and predicted.
 std::vector<ranking> rankings(const std::vector<row>& rows);
 
 }  // namespace survey

@@ -15,7 +15,8 @@ namespace survey {
 
 namespace {
 
-/// A ring's 2(p-1) messages carry 2(p-1)/p of the bytes past each NIC.
+/// Returns the NIC that gives a ring all-reduce the job's cost. The ring's 2(p-1) messages carry
+/// 2(p-1)/p of the bytes past each NIC.
 tutti::transport::link nic_of(const job& of) {
   const double messages = 2.0 * (of.workers - 1);
   return {messages / of.workers / of.cost.seconds_per_byte, of.cost.startup / messages};
@@ -28,7 +29,7 @@ tutti::seconds run(const job& of) {
   if constexpr (requires { set.schedule.exchanges; }) {
     set.schedule.exchanges = of.exchanges;
   }
-  // Ranks are alike, and one iteration is like the next.
+  // One iteration suffices, because ranks are alike and every iteration takes as long.
   const tutti::replay_options length{.iterations = 1, .warmup = 0, .slowdown = of.slowdown};
   tutti::replay<Strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
                                 length);

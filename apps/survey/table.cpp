@@ -22,7 +22,7 @@ void print_text(std::string_view text, int wide) {
   std::printf("%-*.*s ", wide, width(text), text.data());
 }
 
-/// A dash where there is none.
+/// Prints a dash if there is no value.
 void print_number(const std::optional<double>& value, const char* format, int wide) {
   if (value) {
     std::printf(format, wide, *value);

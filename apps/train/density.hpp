@@ -18,7 +18,7 @@ concept has_density = requires(Options its) {
   its.density;
 };
 
-/// Its compressor, or the one that that decorates, sends a share of all elements.
+/// The strategy's compressor, or the one that it decorates, sends a share of all elements.
 template <class Strategy>
 concept selects_a_share = requires(tutti::engine_options<Strategy> set) {
   requires has_density<decltype(set.compression)> || requires {
@@ -35,8 +35,9 @@ double& density(tutti::engine_options<Strategy>& set) {
   }
 }
 
-/// The shares of the first epochs: what `--density-warm-up` lists, or what the strategy's authors
-/// have. Throws flag_error if it is no list, or the strategy selects no share.
+/// Returns the shares for the first epochs: those that `--density-warm-up` lists, or those of the
+/// strategy's authors. Throws flag_error if the flag is no list of shares, or if the strategy's
+/// compressor does not select a share.
 template <class Strategy>
 std::vector<double> densities_of_first_epochs(const common::job& asked) {
   std::vector<double> all;
@@ -67,7 +68,7 @@ std::vector<double> densities_of_first_epochs(const common::job& asked) {
   return all;
 }
 
-/// The job's options in the epoch of that number, the first being 0.
+/// Returns the job's options in an epoch. Epochs are numbered from 0.
 template <class Strategy>
 tutti::engine_options<Strategy> options_in(std::size_t epoch, const common::job& asked) {
   auto set = common::options<Strategy>(asked);

@@ -15,8 +15,8 @@ namespace train {
 
 using common::replicas_differ;
 
-/// While it lives, a model is the mean of all workers' models, running statistics included;
-/// afterwards it is the worker's own again. Every worker must make one at the same time.
+/// While it exists, a model has the mean of all workers' parameters and running statistics.
+/// Afterwards it has the worker's own again. Every worker must make one at the same time.
 template <class Engine, class Model>
 class at_the_mean {
  public:
@@ -57,7 +57,7 @@ class at_the_mean {
   std::vector<float> own_{};
 };
 
-/// A worker's share of the test images: together the workers score each once.
+/// Returns a worker's share of the test images. All shares together contain each image once.
 inline data::dataset share(const data::dataset& all, std::size_t worker, std::size_t workers) {
   data::dataset own{
       .image = all.image, .classes = all.classes, .mean = all.mean, .deviation = all.deviation};
@@ -70,9 +70,9 @@ inline data::dataset share(const data::dataset& all, std::size_t worker, std::si
   return own;
 }
 
-/// The share of all test images that the workers' model classifies right, each worker looking at
-/// its own; of models that differ, their mean. Equal on every worker, and every worker must call
-/// it.
+/// Returns the fraction of all test images that the model classifies correctly. Each worker
+/// evaluates its own share. If the workers' models differ, their mean is evaluated. The result is
+/// equal on every worker, and every worker must call it.
 template <class Strategy, class Engine, class Model>
 double accuracy(Engine& engine, Model& model, const data::dataset& own_share, std::size_t images,
                 const data::augmentation& shown) {
@@ -89,8 +89,8 @@ double accuracy(Engine& engine, Model& model, const data::dataset& own_share, st
   return engine.average(mine) * engine.workers() / static_cast<double>(images);
 }
 
-/// The least share of all test images that a worker's own model classifies right.
-/// Cost: every worker looks at all of them.
+/// Returns the lowest fraction of test images that any worker's own model classifies correctly.
+/// Every worker must call it. Cost: every worker evaluates all images.
 template <class Engine, class Model>
 double worst_accuracy(Engine& engine, Model& model, const data::dataset& all,
                       const data::augmentation& shown) {

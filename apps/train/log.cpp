@@ -50,7 +50,7 @@ log::log(const common::job& job, std::string_view strategy, int rank)
     : job_(&job),
       strategy_(strategy),
       speaks_(rank == 0),
-      // mpirun gives every process a terminal, wherever its own output goes.
+      // mpirun gives every process a terminal, even if its own output is not one.
       terminal_(isatty(STDOUT_FILENO) != 0 && !common::under_launcher()) {}
 
 void log::begin(std::string_view ways) const {

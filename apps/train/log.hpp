@@ -16,40 +16,43 @@
 
 namespace train {
 
-/// What a worker saw in an epoch, or in all of them.
+/// The figures of one worker for an epoch, or for all epochs.
 struct totals {
   double loss{};     ///< mean over steps
-  double correct{};  ///< training images classified right, of one worker
+  double correct{};  ///< training images that one worker classified correctly
   double train_accuracy{};
-  double test_accuracy{};                  ///< where workers' models differ, of their mean
-  std::optional<double> worst_accuracy{};  ///< of a worker's own, after the last epoch
-  float learning_rate{};                   ///< of the last step
-  double exposed{};                        ///< seconds
+  double test_accuracy{};  ///< of the mean model, if workers' models differ
+  /// Of the worst worker's own model, after the last epoch.
+  std::optional<double> worst_accuracy{};
+  float learning_rate{};  ///< of the last step
+  double exposed{};       ///< seconds
   std::uint64_t bytes_sent{};
   std::vector<double> step_seconds{};
 
   std::size_t steps() const { return step_seconds.size(); }
   double seconds() const;
-  /// The time that `share` of the steps did not exceed.
+  /// Returns the time that a fraction `share` of the steps did not exceed.
   double quantile(double share) const;
 
   void add_step(double step_loss, std::size_t step_correct, double seconds);
-  /// Adds an epoch; what holds after it is the last one's.
+  /// Adds an epoch. Loss, accuracies and learning rate become those of that epoch.
   void add(const totals& epoch);
 };
 
-/// Worker 0's voice: a line an epoch, progress where a terminal listens, JSON where it was asked.
+/// What worker 0 prints: a line for each epoch, progress if the output is a terminal, and JSON if
+/// it was asked for.
 class log {
  public:
   log(const common::job& job, std::string_view strategy, int rank);
 
-  /// How gradients travel, and the head of the table: what may refuse the job has not.
+  /// Prints how gradients travel (`ways`) and the table's head. Call it once nothing can refuse the
+  /// job any more.
   void begin(std::string_view ways) const;
   void progress(std::size_t epoch, std::size_t step, std::size_t steps, float loss);
   void epoch(std::size_t epoch, const totals& seen, const tutti::report& so_far);
-  /// After the last epoch.
+  /// Prints and writes the figures of the whole run. Call it after the last epoch.
   void finish(const tutti::report& so_far) const;
-  /// What was resumed has done all that it was asked for.
+  /// Prints that a resumed run had already done all steps that the job asks for.
   void nothing_left(std::size_t step) const;
 
  private:
@@ -63,12 +66,12 @@ class log {
   totals all_{};
 };
 
-/// The timelines of this process's ranks, until they are written together.
+/// Collects the timelines of this process's ranks until they are written together.
 class timelines {
  public:
   void add(int rank, const tutti::monitor::timeline& seen, const std::vector<tutti::tensor>& named);
-  /// To `file`, or to `file`.rank where every rank is a process. Throws tutti::usage_error if that
-  /// cannot be written.
+  /// Writes them to the file of --timeline, or to FILE.rank if every rank is a process. Throws
+  /// tutti::usage_error if that cannot be written.
   void write(const common::job& asked) const;
 
  private:

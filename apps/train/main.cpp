@@ -17,7 +17,8 @@ const train::trainable& find(const std::string& name) {
   return *std::ranges::find(train::registry(), name, &train::trainable::name);
 }
 
-/// Where `strategy` runs, if this build and this machine have that.
+/// Returns the device on which `strategy` trains. Throws flag_error if this build or this machine
+/// does not have it.
 const train::device& find(const train::trainable& strategy, const common::job& asked) {
   common::expect_one_of("device", asked.device, {"cpu", "cuda"});
   const auto found = std::ranges::find(strategy.devices, asked.device, &train::device::name);
@@ -31,7 +32,8 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   return *found;
 }
 
-/// Before hours are spent on what cannot be kept.
+/// Throws tutti::usage_error if an output file cannot be written, before a long run whose results
+/// would otherwise be lost.
 void check_outputs(const common::job& asked) {
   const bool timeline_a_rank = common::uses_mpi(asked);
   for (const auto& whole : {asked.json, timeline_a_rank ? std::string() : asked.timeline}) {
@@ -65,7 +67,7 @@ void run(int argc, char** argv) {
   } else {
     const auto& strategy = find(asked.strategy);
     common::expect_one_of("model", asked.model, models::names());
-    strategy.expect(asked);  // before anything is read
+    strategy.expect(asked);  // before any data is read
     const auto& device = find(strategy, asked);
     check_outputs(asked);
     device.run(asked, common::input(asked));

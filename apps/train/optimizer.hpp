@@ -9,8 +9,8 @@
 
 #include "common/job.hpp"
 #include "common/names.hpp"
-#include "common/pace.hpp"
 #include "common/policy_flags.hpp"
+#include "common/sgd_values.hpp"
 #include "models/declaration.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/core/compose.hpp"
@@ -25,7 +25,7 @@
 
 namespace train {
 
-/// SGD or Adam, as the job says: one type, so that each strategy is compiled once.
+/// SGD or Adam, chosen at run time. One type for both, so that each strategy is compiled only once.
 struct sgd_or_adam : tutti::optimizer::adam {
   enum class rule { sgd, adam, lars, lamb };
 
@@ -66,7 +66,7 @@ struct sgd_or_adam : tutti::optimizer::adam {
 };
 static_assert(tutti::optimizer_policy<sgd_or_adam>);
 
-/// Also LARS or LAMB, for strategies that update whole tensors, on the host.
+/// Also LARS or LAMB, for strategies that update whole tensors on the host.
 struct any_optimizer : sgd_or_adam {
   static constexpr bool elementwise = false;
 
@@ -142,7 +142,7 @@ using optimizer_of = std::conditional_t<
     exchanges_momenta<Strategy>, tutti::optimizer::one_bit_adam,
     std::conditional_t<updates_whole_tensors<Strategy>, any_optimizer, sgd_or_adam>>;
 
-/// Throws flag_error unless the strategy updates whole tensors, on the host.
+/// Throws flag_error unless the strategy updates whole tensors, and on the host.
 template <class Strategy>
 void expect_whole_tensors(const common::job& asked) {
   if (!updates_whole_tensors<Strategy>) {
@@ -156,7 +156,8 @@ void expect_whole_tensors(const common::job& asked) {
   }
 }
 
-/// The optimizer that `--optimizer` names, before any of its values is set.
+/// Returns the optimizer that `--optimizer` names, with its default values. Throws flag_error if
+/// there is no such optimizer, or if it does not go together with the strategy.
 template <class Strategy>
 optimizer_of<Strategy> named_optimizer(const models::declaration& model, const common::job& asked) {
   if constexpr (exchanges_momenta<Strategy>) {
@@ -177,12 +178,12 @@ optimizer_of<Strategy> named_optimizer(const models::declaration& model, const c
     }
     optimizer_of<Strategy> made;
     if (name == "sgd") {
-      const auto its = common::pace<Strategy>(model, asked);
+      const auto its = common::sgd_values<Strategy>(model, asked);
       made.learning_rate = its.learning_rate;
       made.momentum = its.momentum;
     } else {
       made.by = sgd_or_adam::rule::adam;
-      if (name == "adamw") {  // as PyTorch's
+      if (name == "adamw") {  // with PyTorch's default weight decay
         made.decay = tutti::optimizer::decay::decoupled;
         made.weight_decay = 0.01f;
       }
@@ -191,7 +192,7 @@ optimizer_of<Strategy> named_optimizer(const models::declaration& model, const c
   }
 }
 
-/// The flags of the optimizer that the job names, with their help.
+/// Returns the flags of the optimizer that the job names, with their help.
 template <class Strategy>
 common::flag_values optimizer_flags(const common::job& asked) {
   common::flag_values all;
@@ -199,7 +200,8 @@ common::flag_values optimizer_flags(const common::job& asked) {
   return all;
 }
 
-/// Sets what `made` describes by that name. Throws flag_error if it describes none.
+/// Sets the value that `made` describes as `name`. Throws flag_error, naming `flag`, if it has
+/// none.
 template <class Optimizer>
 void set_value(Optimizer& made, std::string_view name, const std::string& flag,
                const std::optional<float>& value) {
@@ -220,8 +222,8 @@ void set_value(Optimizer& made, std::string_view name, const std::string& flag,
   }
 }
 
-/// The optimizer for a model under a strategy, with the job's values. Throws flag_error if the job
-/// sets what it does not have.
+/// Returns the optimizer for a model and a strategy, with the job's values. Throws flag_error if
+/// the job sets a value that the optimizer does not have.
 template <class Strategy>
 optimizer_of<Strategy> optimizer(const models::declaration& model, const common::job& asked) {
   common::expect_flags("this optimizer", asked.optimizer_flags, optimizer_flags<Strategy>(asked));

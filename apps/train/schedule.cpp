@@ -33,7 +33,8 @@ void expect_one_schedule(const common::job& job,
   for (const auto& [flag, value] : flags) {
     tutti::running_hash hash;
     hash.feed(std::bit_cast<std::uint64_t>(value));
-    own.push_back(static_cast<double>(hash.value() >> 32));  // the sum of which is exact
+    // 32 bits, so that sums over workers are exact.
+    own.push_back(static_cast<double>(hash.value() >> 32));
   }
   auto unlike = own;
   average(unlike);

@@ -9,12 +9,12 @@
 
 namespace train {
 
-/// How a rate falls that `--rate` names so.
+/// Returns how the learning rate falls, by its name in `--rate`.
 tutti::optimizer::falling falling(const std::string& name);
 
-/// Throws disagreement where workers' flags say different learning rates for a step, which would
-/// set their models apart. Every worker must call it; `average` makes values their means over the
-/// workers.
+/// Throws disagreement if workers' flags give different learning rates for a step, with which their
+/// models would diverge. Every worker must call it. `average` replaces values by their means over
+/// the workers.
 void expect_one_schedule(const common::job& job,
                          const std::function<void(std::span<double>)>& average);
 

@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/algorithms_by_size.hpp"
 #include "common/cell.hpp"
 #include "common/described.hpp"
 #include "common/input.hpp"
 #include "common/job.hpp"
 #include "common/output.hpp"
-#include "common/ways.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
@@ -43,20 +43,21 @@
 
 namespace train {
 
-/// Where a strategy's ranks can be.
+/// A kind of device on which a strategy trains.
 struct device {
   std::string_view name;
-  /// Throws flag_error if the job cannot run there.
+  /// Throws flag_error if the job cannot run on it.
   void (*expect)(const common::job&);
   void (*run)(const common::job&, const data::splits&);
 };
 
-/// A named strategy as the registry knows it.
+/// A named strategy in the registry, with its type erased.
 struct trainable {
   std::string_view name;
   common::description (*described)();
   common::flag_values (*flags)(const common::job&);
-  /// Throws flag_error if the job sets what this strategy does not have, or to what it cannot be.
+  /// Throws flag_error if the job sets an option that this strategy does not have, or gives one a
+  /// value that cannot be.
   void (*expect)(const common::job&);
   std::vector<device> devices;
 };
@@ -69,11 +70,12 @@ inline std::string of_rank(const std::string& file, int rank) {
 
 inline std::string previous(const std::string& file) { return file + ".previous"; }
 
-/// How a file begins that this program saves.
+/// The first bytes of a checkpoint's file.
 inline constexpr std::array<char, 8> checkpoint_name{'t', 'r', 'a', 'i', 'n', '-', '2', '\n'};
 
-/// What would make it another run, one `flag=value` a line: how its batches are drawn, and its
-/// optimizer's values, but for the learning rate, which is the schedule's.
+/// Returns the settings that a resumed run must share with its checkpoint, one `flag=value` a line:
+/// how batches are drawn, and the optimizer's values without the learning rate, which the schedule
+/// sets.
 template <class Optimizer>
 std::string identity(const common::job& job, Optimizer values) {
   values.learning_rate = 0;
@@ -87,7 +89,7 @@ std::string identity(const common::job& job, Optimizer values) {
   return std::move(all).lines();
 }
 
-/// Throws usage_error, naming the flag, unless the file's run is the one that `mine` identifies.
+/// Throws usage_error, naming the flag, unless the checkpoint's settings are those of `mine`.
 inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view mine) {
   std::array<char, 8> begins{};
   own.bytes(std::as_writable_bytes(std::span(begins)));
@@ -112,9 +114,9 @@ inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view 
   }
 }
 
-/// A checkpoint appears whole or not at all, and the one before stays until every rank has this
-/// one: whenever a job is killed, there is a step of which every rank has a checkpoint, from the
-/// first on. Every worker must call it.
+/// Saves a checkpoint. It appears whole or not at all, and the previous one remains until every
+/// rank has written this one. Whenever a job is killed, there is therefore a step of which every
+/// rank has a checkpoint, from the first checkpoint on. Every worker must call it.
 template <class Engine, class Model>
 void write_checkpoint(Engine& engine, Model& model, const common::job& job,
                       const std::string& file) {
@@ -122,23 +124,25 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
   {
     std::ofstream out(partial, std::ios::binary);
     common::expect_writable(out, partial);
-    tutti::detail::checkpoint_writer own(out);  // around the engine's, which has its own sum
+    // Encloses the engine's checkpoint, which has a checksum of its own.
+    tutti::detail::checkpoint_writer own(out);
     own.bytes(std::as_bytes(std::span(checkpoint_name)));
     own.text(identity(job, engine.values()));
     tutti::save(engine, out);
     own.floats(tutti::host_view(model.queue(), model.statistics()));
     own.finish();
   }
-  engine.average(0);  // no rank goes ahead while another may still fail to write
-  // Of any two ranks one may have come past this, and the other not yet; but none past the next
-  // one.
+  engine.average(0);  // no rank continues while another may still fail to write
+  // When a job is killed, some ranks may be past this point and others not, but no rank is past the
+  // same point of the next checkpoint.
   if (std::filesystem::exists(file)) {
     std::filesystem::rename(file, previous(file));
   }
   std::filesystem::rename(partial, file);
 }
 
-/// What `read` makes of a file, which is named in what it throws.
+/// Returns what `read` returns for a file. If `read` throws usage_error, the file's name is added
+/// to the message.
 template <class Read>
 auto read_from(const std::string& file, Read read) {
   std::ifstream in(file, std::ios::binary);
@@ -152,7 +156,7 @@ auto read_from(const std::string& file, Read read) {
   }
 }
 
-/// Loads one file. Every worker must call it.
+/// Loads a checkpoint from one file. Every worker must call it.
 template <class Engine, class Model>
 void load_checkpoint(Engine& engine, Model& model, const common::job& job,
                      const std::string& file) {
@@ -169,9 +173,9 @@ void load_checkpoint(Engine& engine, Model& model, const common::job& job,
   });
 }
 
-/// Goes on from the newest step of which every rank has a checkpoint: a job that is killed while
-/// its ranks save leaves some a step ahead of the others, whose previous one is then the set's, and
-/// takes its place. Every worker must call it.
+/// Resumes from the newest step of which every rank has a checkpoint. If the job was killed while
+/// its ranks saved, some ranks are a step ahead. They load their previous checkpoint, which is then
+/// renamed to be the current one. Every worker must call it.
 template <class Engine, class Model>
 void read_checkpoint(Engine& engine, Model& model, const common::job& job,
                      const std::string& file) {
@@ -197,9 +201,10 @@ void read_checkpoint(Engine& engine, Model& model, const common::job& job,
                              ", but not every rank's is. Fix: use an earlier one");
   }
   load_checkpoint(engine, model, job, chosen());
-  engine.average(0);  // no rank goes ahead while another may still refuse its file
+  engine.average(0);  // no rank continues while another may still refuse its file
   if (!whole && has_previous) {
-    std::filesystem::rename(previous(file), file, ignored);  // where nobody may write, it stays
+    // In a directory without write permission the file keeps its name.
+    std::filesystem::rename(previous(file), file, ignored);
   }
 }
 
@@ -207,7 +212,8 @@ template <class Strategy>
 constexpr bool lends_gradients =
     tutti::facts::gives_gradients_back<typename tutti::strategy_of<Strategy>::architecture>;
 
-/// One worker's training: the loop that a user of tutti writes, and what it reports.
+/// Trains one worker: the loop that a user of tutti writes, with evaluation, checkpoints and
+/// output.
 template <class Strategy, class Engine, class Model>
 class session {
  public:
@@ -236,7 +242,8 @@ class session {
     if (!job_->resume.empty()) {
       read_checkpoint(*engine_, *model_, *job_, of_rank(job_->resume, engine_->worker()));
     }
-    out_->begin(common::ways_of<Strategy>(engine_->planned(), common::options<Strategy>(*job_)));
+    out_->begin(
+        common::algorithms_by_size<Strategy>(engine_->planned(), common::options<Strategy>(*job_)));
     if (!job_->resume.empty() && (full() || done() >= job_->epochs * loader_.steps())) {
       out_->nothing_left(done());
     }
@@ -264,7 +271,8 @@ class session {
  private:
   using clock = std::chrono::steady_clock;
 
-  /// The learning rate of each step as the job's flags have it in epochs.
+  /// Returns the learning rate of each step. The job's flags give its schedule in epochs; `epoch`
+  /// is the number of steps in one.
   static tutti::rate_by_schedule rates(const common::job& job, float highest, std::size_t epoch) {
     const auto in_steps = [epoch](double epochs) {
       return static_cast<std::uint64_t>(epochs * static_cast<double>(epoch) + 0.5);
@@ -283,7 +291,8 @@ class session {
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
   bool full() const { return job_->steps != 0 && done() >= job_->steps; }
 
-  /// A plan has the lengths of payloads, so that another density is another plan.
+  /// Makes a new plan if the epoch's density differs from the plan's, because a plan contains the
+  /// payloads' lengths.
   void select_share_of(std::size_t epoch) {
     if constexpr (selects_a_share<Strategy>) {
       auto set = options_in<Strategy>(epoch, *job_);
@@ -302,7 +311,8 @@ class session {
     }
     engine_->ready(id, model_->queue());
   }
-  /// The engine's, the gradients that the network has beside, and what the servers have counted.
+  /// Returns the engine's report, with the network's own memory for gradients and the servers'
+  /// counts of pushes added.
   tutti::report report() const {
     auto all = engine_->report();
     all.gradient_bytes += model_->room_for_gradients();
@@ -343,7 +353,7 @@ class session {
     return seen;
   }
 
-  /// Figures that are equal on every worker.
+  /// Replaces the worker's own figures by those over all workers, which are equal on every worker.
   void score(totals& seen) {
     const auto images = static_cast<double>(seen.steps() * job_->batch_size);
     seen.loss = engine_->average(seen.loss);
@@ -362,7 +372,7 @@ class session {
   const data::dataset* test_;
   data::dataset own_share_;
   tutti::acting<tutti::rate_by_schedule> policies_;
-  double density_ = 0;  ///< of the plan, where the compressor has one
+  double density_ = 0;  ///< of the current plan; 0 if the compressor has none
 };
 
 template <class Strategy, class World>
@@ -375,7 +385,8 @@ void on_rank(World& world, const common::job& job, const data::splits& images, t
       return models::make_model(world, declared, job.batch_size, job.seed);
     }
   }();
-  // A timeline without room keeps nothing; a second instantiation would double the build.
+  // The engine always has a timeline. Without --timeline it has no room and records nothing,
+  // because an engine type without it would double the build.
   const std::size_t room = job.timeline.empty() ? 0 : std::size_t{1} << 20;
   auto engine =
       tutti::make_engine<Strategy>(world, model.tensors(), optimizer<Strategy>(declared, job),

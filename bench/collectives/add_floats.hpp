@@ -20,7 +20,7 @@ tutti::task repeat(tutti::endpoint<Transport> self, tutti::reduction<add_floats>
   }
 }
 
-/// The engine's loop, with one chunk.
+/// Drives one coroutine to its end, as the engine's loop does for a chunk.
 template <class Transport>
 void drive(Transport& world, tutti::task work) {
   work.start(world.ready_coroutines());

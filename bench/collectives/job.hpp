@@ -8,13 +8,13 @@ namespace bench {
 
 enum class over_mpi {
   all_reduce,      ///< MPI_Allreduce
-  ring,            ///< ours
-  in_host_memory,  ///< ours, in memory that the processes share
-  spec,            ///< one that an --all_reduce_spec names
+  ring,            ///< tutti's
+  in_host_memory,  ///< tutti's, in memory that the processes share
+  spec,            ///< an algorithm that an --all_reduce_spec names
 };
 
-/// The processes beside this one, where `mpirun` started us: rank 0 asks, the others nap between
-/// its questions. Without MPI there are none.
+/// The processes of an `mpirun`. Rank 0 tells the others what to run; between two requests they
+/// sleep. Without MPI this process is the only one.
 class job {
  public:
   job();
@@ -22,14 +22,15 @@ class job {
   job& operator=(const job&) = delete;
   ~job();
 
-  /// 1 where nobody is beside us.
+  /// The number of processes; 1 if this is the only one.
   int size() const { return size_; }
   int rank() const { return rank_; }
-  /// Whether they run on several hosts.
+  /// Whether the processes run on several hosts.
   bool between_hosts() const;
-  /// Every rank but 0: does what rank 0 asks until it ends.
+  /// Does what rank 0 requests, until it ends. Every rank but 0 calls it.
   void serve();
-  /// Rank 0: seconds that so many all-reduces of `bytes` take the slowest process.
+  /// Returns the seconds that the slowest process takes for so many all-reduces of `bytes`. Rank 0
+  /// calls it.
   double time(over_mpi what, std::size_t bytes, std::size_t calls,
               tutti::strategies::tf_reduction::range way = {});
 

@@ -16,8 +16,9 @@
 
 namespace bench {
 
-/// What no all-reduce in shared memory can beat by much: every thread adds its part of all inputs
-/// in one pass and writes it to all outputs, a barrier before and after. By hand, for floats.
+/// A bound that no all-reduce in shared memory can beat by much: every thread adds its part of all
+/// inputs in one pass and writes it to all outputs, with a barrier before and after. Written by
+/// hand, for floats.
 class one_pass {
  public:
   explicit one_pass(std::span<float* const> buffers, std::size_t elements)
@@ -70,7 +71,8 @@ class one_pass {
     }
   }
 
-  /// Vectors that lie in two cache lines cost a quarter of the speed.
+  /// Returns the elements before the next cache line. Vectors that span two cache lines cost a
+  /// quarter of the speed.
   static std::size_t to_line_begin(const float* from) {
     return (16 - reinterpret_cast<std::uintptr_t>(from) / sizeof(float) % 16) % 16;
   }

@@ -13,9 +13,9 @@
 
 namespace bench {
 
-/// Passes everything on to the reporter that the flags ask for, and ends with one table on stderr:
-/// a row a size, ours beside its limit and its peers. Cases of repetitions are summed up by their
-/// medians.
+/// A reporter that passes everything on to the one that the flags choose, and ends with a table on
+/// stderr: a row for each size, with tutti's time beside its limit and its peers. Repetitions are
+/// represented by their medians.
 class summary : public benchmark::BenchmarkReporter {
  public:
   summary() : shown_(benchmark::CreateDefaultDisplayReporter()) {}

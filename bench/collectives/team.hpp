@@ -17,11 +17,11 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// One thread a rank, each on its core, that do the same work at the same time. Between two pieces
-/// of work they sleep, so that a process beside them can be measured too.
+/// One thread for each rank, each on a core of its own, which do the same work at the same time.
+/// Between two pieces of work they sleep, so that processes beside them can be measured as well.
 class team {
  public:
-  /// `calls` times what is measured, on one rank.
+  /// Makes `calls` calls of the measured function on one rank.
   using work = std::function<void(int rank, std::size_t calls)>;
 
   explicit team(int ranks)
@@ -40,7 +40,7 @@ class team {
     }
   }
 
-  /// Seconds that `calls` calls take the slowest rank.
+  /// Returns the seconds that the slowest rank takes for `calls` calls.
   double time(const work& each, std::size_t calls) {
     work_ = &each;
     calls_ = calls;
@@ -57,7 +57,7 @@ class team {
       if (calls_ == 0) {
         return;
       }
-      (*work_)(rank, 1);  // whoever has woken first waits here and not in what is measured
+      (*work_)(rank, 1);  // the thread that wakes first waits in this call and not in a timed one
       const auto begin = std::chrono::steady_clock::now();
       (*work_)(rank, calls_);
       times_[static_cast<std::size_t>(rank)] = seconds_since(begin);

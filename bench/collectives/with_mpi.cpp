@@ -23,7 +23,7 @@ using tutti::transport::check;
 struct question {
   over_mpi what;
   std::size_t bytes;
-  std::size_t calls;  // 0: the end
+  std::size_t calls;  // 0: end
   tutti::strategies::tf_reduction::range way;
 };
 
@@ -31,7 +31,8 @@ bool started_by_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr;
 }
 
-/// Rank 0's, on every rank. The others have no core to spin on while rank 0 measures its threads.
+/// Sends rank 0's question to every rank. The others sleep while they wait, because rank 0 needs
+/// the cores for its threads.
 void share(question& asked) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibcast(&asked, sizeof asked, MPI_BYTE, 0, MPI_COMM_WORLD, &request));
@@ -51,7 +52,7 @@ struct job::processes {
   std::span<float> values{};
   std::vector<std::byte> scratch{};
 
-  /// What every rank does with one question: seconds of the slowest, on rank 0.
+  /// Answers one question on every rank. Returns the seconds of the slowest, on rank 0.
   double answer(const question& asked) {
     const std::size_t elements = asked.bytes / sizeof(float);
     const bool in_shared = asked.what == over_mpi::in_host_memory;
@@ -63,7 +64,7 @@ struct job::processes {
     const std::span<float> now = (in_shared ? shared : std::span(own)).first(elements);
     if (now.data() != values.data() || now.size() != values.size()) {
       values = now;
-      call(asked, 1);  // connections, registrations
+      call(asked, 1);  // sets up connections and registers memory
     }
     MPI_Barrier(MPI_COMM_WORLD);
     call(asked, 1);
@@ -101,7 +102,7 @@ struct job::processes {
   }
 };
 
-/// One thread a process calls MPI: the level at which the peer is fastest.
+/// One thread of a process calls MPI: the thread level at which MPI_Allreduce is fastest.
 job::job() {
   if (!started_by_mpirun()) {
     return;

@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// Times what is enqueued on a stream by the device's own clock.
+/// Times work on a stream by the device's own clock.
 class stopwatch {
  public:
   explicit stopwatch(tutti::cuda::stream& queue) : queue_(&queue) {
@@ -22,7 +22,7 @@ class stopwatch {
     tutti::cuda::ignore(cudaEventDestroy(end_));
   }
 
-  /// Seconds of one of so many calls in a row.
+  /// Returns the seconds of one call, averaged over so many calls in a row.
   double operator()(const contender& which, std::size_t calls) const {
     tutti::cuda::check(cudaEventRecord(begin_, queue_->native_handle()));
     for (std::size_t call = 0; call < calls; ++call) {

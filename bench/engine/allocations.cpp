@@ -22,7 +22,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 
 std::size_t bench::allocations() { return count.load(std::memory_order_relaxed); }
 
-// All other forms come down to these.
+// All other forms of new and delete call these.
 void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));

@@ -4,7 +4,7 @@
 
 namespace bench {
 
-/// Calls of any `operator new` in this process so far.
+/// Returns how often `operator new` has been called in this process, in any form.
 std::size_t allocations();
 
 }  // namespace bench

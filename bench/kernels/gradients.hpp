@@ -12,7 +12,7 @@ namespace bench {
 
 using floats = tutti::line_vector<float>;
 
-/// N(0, 1e-3).
+/// Returns a gradient of N(0, 1e-3) values.
 inline floats normal_gradient(std::size_t n, unsigned seed) {
   std::minstd_rand random(seed);
   std::normal_distribution<float> normal(0, 1e-3F);
@@ -23,8 +23,8 @@ inline floats normal_gradient(std::size_t n, unsigned seed) {
   return made;
 }
 
-/// Layers of 100,000 elements whose magnitudes differ by two orders, and few elements in each that
-/// are far larger than the rest: what selecting finds in a real gradient.
+/// Returns a gradient like those that selection meets in training: layers of 100,000 elements whose
+/// magnitudes differ by two orders, with a few elements in each that are far larger than the rest.
 inline floats layered_gradient(std::size_t n, unsigned seed) {
   constexpr std::size_t layer = 100'000;
   floats made = normal_gradient(n, seed);
@@ -40,7 +40,7 @@ inline floats layered_gradient(std::size_t n, unsigned seed) {
   return made;
 }
 
-/// Where each ends of 161 tensors of very different lengths, as many as ResNet-50 has.
+/// Returns the ends of 161 tensors, as many as ResNet-50 has, of very different lengths.
 inline std::vector<std::size_t> tensor_ends(std::size_t n) {
   constexpr std::size_t tensors = 161;
   std::vector<std::size_t> ends;

@@ -12,14 +12,14 @@
 
 namespace bench {
 
-/// What is measured beside a kernel, or the kernel itself.
+/// A kernel, or something that is measured beside it.
 struct contender {
   std::string name{};
   std::function<void()> call{};
-  double bytes{};  ///< that a call cannot do without
+  double bytes{};  ///< that a call must read and write at least
 };
 
-/// A kernel, the limit that it is held against, and other ways to the same result.
+/// A kernel, the limit that it is compared with, and other ways to the same result.
 struct comparison {
   contender kernel{};
   contender limit{};
@@ -28,7 +28,7 @@ struct comparison {
 
 namespace detail {
 
-/// Batches of one contender, by a clock that answers the seconds of one of so many calls in a row.
+/// Timed batches of one contender. `Clock` returns the seconds of one call, averaged over so many.
 template <class Clock>
 class series {
  public:
@@ -46,8 +46,8 @@ class series {
   }
 
  private:
-  /// Long enough to time, short enough that what is compared alternates while the machine stays as
-  /// it is.
+  /// Returns how many calls make a batch: enough to time, but so few that the contenders alternate
+  /// before the machine changes its speed.
   std::size_t calls_of_a_batch() const {
     constexpr double batch_seconds = 1e-3;
     constexpr std::size_t most = 4096;
@@ -62,7 +62,7 @@ class series {
   std::vector<double> seconds_{};
 };
 
-/// The median over rounds: what disturbs a whole round disturbs both of its batches.
+/// Returns the median ratio over rounds. A disturbance of a round affects both of its batches.
 template <class Clock>
 double ratio(const series<Clock>& over, const series<Clock>& under) {
   std::vector<double> each(under.seconds().size());
@@ -72,10 +72,11 @@ double ratio(const series<Clock>& over, const series<Clock>& under) {
 
 }  // namespace detail
 
-/// Batches of the kernel, its limit and its peers in turn, for as long as Google Benchmark wants;
-/// `seconds_of(contender, calls)` times one. Counters: GB_s of what the kernel must move, and
-/// limit_GB_s, both by their median batch; of_limit, the median over rounds of the one over the
-/// other; of_NAME, the kernel's time over that peer's, likewise.
+/// Measures batches of the kernel, its limit and its peers in turn, for as long as Google Benchmark
+/// asks. `seconds_of(contender, calls)` times one batch. Counters: GB_s and limit_GB_s are the
+/// rates of the bytes that kernel and limit must move, by their median batches. of_limit is the
+/// median over rounds of the kernel's rate over the limit's. of_NAME is the median over rounds of
+/// the kernel's time over that peer's.
 template <class Clock>
 void take_turns(benchmark::State& state, const comparison& compared, const Clock& seconds_of) {
   constexpr double enough = 0.5;  // seconds for a peer, which may be a hundred times slower

@@ -10,8 +10,8 @@
 
 namespace bench {
 
-/// What no kernel that reads an array can beat: its words, added up as integers, which no rounding
-/// forces into an order, from four places at once, for one stream leaves memory idle.
+/// A limit for kernels that read an array: adds up its words as integers, whose sum does not depend
+/// on the order, from four places at the same time, because one stream leaves memory idle.
 inline std::uint32_t read_all(std::span<const float> input) {
   std::uint32_t total = 0;
   tutti::kernels::widest([&total, input] {
@@ -29,14 +29,14 @@ inline std::uint32_t read_all(std::span<const float> input) {
   return total;
 }
 
-/// What no kernel that makes one array of another can beat by much: the C library's copy, of which
-/// 8 bytes an element are read or written.
+/// A limit, nearly, for kernels that turn one array into another: the C library's copy, which reads
+/// or writes 8 bytes an element.
 inline void copy_whole(float* to, const float* from, std::size_t n) {
   std::memcpy(to, from, n * sizeof(float));
 }
 
-/// What no kernel that reads and writes can beat by much: a[i] += b[i], of which 12 bytes an
-/// element are read or written.
+/// A limit, nearly, for kernels that read and write an array: a[i] += b[i], which reads or writes
+/// 12 bytes an element.
 inline void add_all(float* __restrict a, const float* __restrict b, std::size_t n) {
   tutti::kernels::widest([=] {
     for (std::size_t i = 0; i < n; ++i) {

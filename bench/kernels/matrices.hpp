@@ -6,7 +6,8 @@
 
 namespace bench {
 
-/// A gradient of n elements as a matrix that is about square, and thin ones of two columns.
+/// Returns the dimensions of a gradient of n elements as a matrix that is about square, with thin
+/// matrices of two columns.
 inline tutti::kernels::low_rank matrix_of(std::size_t n) {
   std::size_t columns = 1;
   while (4 * columns * columns <= n && n % (2 * columns) == 0) {

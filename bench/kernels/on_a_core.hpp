@@ -9,14 +9,14 @@
 
 namespace bench {
 
-/// Seconds that this thread has had of a core: what others take of it meanwhile does not count.
+/// Returns the processor time of this thread, which does not include what other processes use.
 inline double seconds_of_this_thread() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Compares them on one core of the host, by the time that they have of it.
+/// Compares contenders on one core of the host, by processor time.
 inline void take_turns_on_a_core(benchmark::State& state, const comparison& compared) {
   const tutti::benchmark::core_to_core_note cores(state);
   tutti::benchmark::stay_on_core(0);

@@ -28,10 +28,11 @@ double seconds_of(Run run) {
   return seconds_of_this_thread() - began;
 }
 
-/// Encoding and adding in turn, on one core.
+/// Measures encoding and adding in turn, on one core.
 template <class Compression>
 void measure(benchmark::State& state, const Compression& its) {
-  // The largest matrix of a ResNet-50; what is no tensor's is of 8 million elements.
+  // The largest matrix of ResNet-50. Compressors that do not work tensor by tensor get 8 Mi
+  // elements.
   const tutti::tensor_facts tensor{{}, 512 * 4608, {512, 4608}, "layer4.0.conv2.weight"};
   compare::on_trial(its, tensor, [&state](auto& kernels) {
     tutti::benchmark::stay_on_core(0);

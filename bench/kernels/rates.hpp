@@ -2,8 +2,8 @@
 
 namespace bench {
 
-/// Rows `rates/COMPRESSOR` of the compressors that named strategies have, with their options: what
-/// `tutti-compare --kernels FILE` charges on this machine.
+/// Registers rows `rates/COMPRESSOR` for the compressors of all named strategies, with their
+/// options. `tutti-compare --kernels FILE` charges these times on this machine.
 void add_rates();
 
 }  // namespace bench

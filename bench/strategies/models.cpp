@@ -15,7 +15,7 @@ namespace bench {
 namespace {
 
 constexpr std::size_t batch_size = 32;
-constexpr double memory_bandwidth = 900e9;  // of a V100, bytes a second
+constexpr double memory_bandwidth = 900e9;  // of a V100, in bytes a second
 
 class network : public tutti::benchmark::model {
  public:

@@ -6,11 +6,11 @@
 
 namespace bench {
 
-/// Every network of apps/models on pictures of noise: what is measured is time, and that does not
-/// depend on what is in them.
+/// Returns the networks mlp and cnn of apps/models, with images of noise, because the time of a
+/// step does not depend on the images.
 const std::vector<tutti::benchmark::model_choice>& networks();
 
-/// ResNet-50 and BERT-Base, replayed by 4 workers at 1 and 10 Gbit/s.
+/// Returns ResNet-50 and BERT-Base, replayed by 4 workers at 1 and 10 Gbit/s.
 const std::vector<tutti::benchmark::replayed_choice>& replays();
 
 }  // namespace bench

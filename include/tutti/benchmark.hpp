@@ -31,7 +31,8 @@
 
 namespace tutti::benchmark {
 
-/// The cores that this process may use, also where a launcher has bound its first thread to one.
+/// The cores that this process may use, even if a launcher has bound its first thread to one of
+/// them.
 inline const std::vector<int>& cores() {
   static const std::vector<int> found = [] {
     std::vector<int> all;
@@ -54,21 +55,24 @@ inline const std::vector<int>& cores() {
   return found;
 }
 
-/// The calling thread stays on one core: rank by rank, and around again where ranks are more.
+/// Binds the calling thread to one core, rank by rank, beginning again with the first core where
+/// there are more ranks than cores.
 inline void stay_on_core(int rank) {
   const auto& all = cores();
   if (!all.empty()) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(all[static_cast<std::size_t>(rank) % all.size()]), &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);  // where refused: as it was
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);  // if refused, nothing changes
   }
 }
 
-/// One-way latency of a cache line between two cores, in ns; 0 where there is only one core.
+/// Returns the one-way latency of a cache line between two cores, in ns, or 0 if there is only one
+/// core.
 ///
-/// Virtual machines move between cores that share everything, a cache, or nothing, and every figure
-/// moves with them: only figures of the same state can be compared.
+/// The cores of a virtual machine move between physical cores that share everything, a cache, or
+/// nothing, and every figure changes with them. Only figures that were measured in the same state
+/// can be compared.
 inline double core_to_core_ns() {
   if (cores().size() < 2) {
     return 0;
@@ -106,12 +110,14 @@ inline double core_to_core_ns() {
   return best;
 }
 
-/// `smt`: two threads of one core; `ccx`: two cores on one cache; `far`: no cache in common.
+/// Returns the cores' state: `smt` for two threads of one core, `ccx` for two cores on one cache,
+/// `far` for no cache in common.
 inline std::string_view core_to_core_state(double ns) {
   return ns < 35 ? "smt" : ns < 120 ? "ccx" : "far";
 }
 
-/// Notes the state of the cores before and after a case: counter `c2c_ns` and the case's label.
+/// Records the state of the cores before and after a case, as counter `c2c_ns` and in the case's
+/// label.
 class core_to_core_note {
  public:
   explicit core_to_core_note(::benchmark::State& state)
@@ -132,8 +138,8 @@ class core_to_core_note {
   double before_;
 };
 
-/// What a rank trains in a benchmark. One interface for all, so that a strategy is compiled once
-/// and not once a model.
+/// The interface of the model that a rank trains in a benchmark. With one interface for all models,
+/// a strategy is compiled once and not once per model.
 class model {
  public:
   model() = default;
@@ -146,17 +152,17 @@ class model {
   virtual void forward(const std::function<void(tensor_id)>& use) = 0;
   /// Calls `done(id)` when gradient `id` is final.
   virtual void backward(const std::function<void(tensor_id)>& done) = 0;
-  /// Samples a rank trains on in one step.
+  /// The number of samples on which a rank trains in one step.
   virtual std::size_t samples() const = 0;
 };
 
-/// A model by name; `make(rank)` builds one rank's.
+/// A named model. `make(rank)` builds that of one rank.
 struct model_choice {
   std::string name;
   std::function<std::unique_ptr<model>(int rank)> make;
 };
 
-/// Tensors of given sizes whose gradients are written and nothing else: what a step costs when
+/// A model of tensors of given sizes that only writes gradients. It shows what a step costs when
 /// computing costs almost nothing.
 class tensors_only : public model {
  public:
@@ -211,7 +217,7 @@ inline std::vector<arena::declaration> quarter_resnet50() {
   return all;
 }
 
-/// What `add` measures with unless it is told otherwise.
+/// The models with which `add` measures by default.
 inline const std::vector<model_choice>& default_models() {
   static const std::vector<model_choice> all = {
       {"quarter_resnet50", [](int) { return std::make_unique<tensors_only>(quarter_resnet50()); }}};
@@ -222,12 +228,13 @@ namespace detail {
 
 enum class work { computing, training };
 
-/// Workers that take their steps together: so many at a time, as worker 0 says.
+/// Lets all workers take the same number of steps together, as worker 0 decides.
 class pace {
  public:
   explicit pace(int workers) : took_(static_cast<std::size_t>(workers)), together_(workers) {}
 
-  /// Worker 0: seconds that so many steps take the slowest worker.
+  /// For worker 0: has every worker take `steps` steps and returns the seconds of the slowest
+  /// worker.
   template <class Take>
   double lead(work what, std::size_t steps, const Take& take) {
     what_ = what;
@@ -235,7 +242,7 @@ class pace {
     follow(0, take);
     return *std::max_element(took_.begin(), took_.end());
   }
-  /// The others; false at the end.
+  /// For the other workers: takes the steps that worker 0 has decided on. Returns false at the end.
   template <class Take>
   bool follow(std::size_t worker, const Take& take) {
     together_.arrive_and_wait();
@@ -252,7 +259,7 @@ class pace {
     steps_ = 0;
     together_.arrive_and_wait();
   }
-  /// This worker throws and comes no more.
+  /// Marks the job as failed. This worker is about to throw and takes no more steps.
   void fail() {
     failed_ = true;
     together_.arrive_and_drop();
@@ -267,7 +274,8 @@ class pace {
   std::barrier<> together_;
 };
 
-/// Worker 0: batches of steps for as long as Google Benchmark wants, and the case's counters.
+/// For worker 0: takes batches of steps for as long as Google Benchmark asks, and sets the case's
+/// counters.
 template <class Engine, class Take>
 void measure(::benchmark::State& state, Engine& engine, const model& trained, pace& all,
              const Take& take) {
@@ -366,14 +374,14 @@ void run(::benchmark::State& state, const model_choice& choice, int ranks,
 
 }  // namespace detail
 
-/// A network that computes as a profile says, and where its ranks are: simulated, so that nothing
-/// of it depends on this machine.
+/// A simulated job: a model that computes as its profile says, its workers, and the links between
+/// them. Nothing of it depends on the machine that simulates it.
 struct replayed_choice {
   std::string model{};
-  std::vector<computation> profile{};  ///< a tensor each, in forward order
-  std::size_t batch{1};                ///< samples of one iteration and worker
+  std::vector<computation> profile{};  ///< of each tensor, in forward order
+  std::size_t batch{1};                ///< samples per iteration and worker
   transport::device device{};
-  std::string link{};  ///< as cases name it
+  std::string link{};  ///< the link's name in cases
   transport::link nic{};
   int workers{4};
 };
@@ -419,9 +427,10 @@ void simulate(::benchmark::State& state, const replayed_choice& choice,
 
 }  // namespace detail
 
-/// Registers `Strategy` under `name` for each of these jobs: cases
-/// `name/model/simulated/link/ranks:N`, whose time is the simulated iteration's and the same on
-/// every machine. Counters: as `add`, and wire_bound_ms.
+/// Registers `Strategy` under `name` for each of these jobs, as cases
+/// `name/model/simulated/link/ranks:N`. A case's time is that of a simulated iteration, equal on
+/// every machine. Counters: those of `add` except c2c_ns, and wire_bound_ms. Here lower_bound_ms is
+/// the bound by computing and by the busiest NIC together.
 template <class Strategy>
 std::size_t add_simulated(const std::string& name, const std::vector<replayed_choice>& jobs,
                           const engine_options<Strategy>& options = {}) {
@@ -439,16 +448,16 @@ std::size_t add_simulated(const std::string& name, const std::vector<replayed_ch
   return jobs.size();
 }
 
-/// Registers `Strategy` under `name`: cases `name/model/real/ranks:N` for every model and 2 and 4
-/// ranks in this process, timed by the slowest worker. Answers how many, so that one line outside
-/// any function is enough:
+/// Registers `Strategy` under `name`, as cases `name/model/real/ranks:N` for every model and for 2
+/// and 4 ranks in this process, timed by the slowest worker. Returns the number of cases, so that
+/// one line outside any function is enough:
 ///
 ///     const auto mine_is_added = tutti::benchmark::add<Mine>("mine");
 ///     BENCHMARK_MAIN();
 ///
 /// Counters: iteration_ms (median of batches), lower_bound_ms (the same ranks computing and sending
-/// nothing), samples_per_second, exposed_ms, bytes_sent_per_rank (messages; what ranks read in each
-/// other's memory is not sent), workers, c2c_ns.
+/// nothing), samples_per_second, exposed_ms, bytes_sent_per_rank (messages; what ranks read from
+/// each other's memory is not counted), workers, c2c_ns.
 template <class Strategy>
 std::size_t add(const std::string& name, const std::vector<model_choice>& models = default_models(),
                 const engine_options<Strategy>& options = {}) {

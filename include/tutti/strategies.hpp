@@ -48,9 +48,9 @@
 
 namespace tutti::strategies {
 
-/// Named strategies for registries and for tests that try them all: one of each composition, and of
-/// variants of one those that show most. OneBitAdam, which has an optimizer of its own, is not
-/// here.
+/// Named strategies, for registries and for tests that try them all: one for each composition, and
+/// of several variants of one those that show most. OneBitAdam is left out, because it has an
+/// optimizer of its own.
 using all = std::tuple<Local, BSP, WFBP, WFBPUnlimited, MGWFBP, MGWFBPExact, ASCWFBP, Horovod,
                        HorovodHierarchical, DDP, BytePS, BSPPS, BytePSOneBit, ByteScheduler, DeAR,
                        TopK, TopK2, gTopKSGD, OkTopk, DGC, OMGS, SignSGD, Signum, EFSignSGD,

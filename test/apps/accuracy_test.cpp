@@ -1,5 +1,5 @@
-// What tutti-train says of accuracy: rates that fall, models that differ, data sets, tables and
-// plots.
+// What tutti-train reports about accuracy: learning rates that fall, models that differ, data sets,
+// tables and plots.
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,8 @@ TEST_F(Apps, LearningRatesFallAsTheFlagsSay) {
   expect(rates(""), {0.3, 0.2, 0.1});
   expect(rates("--rate in_steps --rate-every 2 --rate-factor 0.5"), {0.3, 0.3, 0.15});
   expect(rates("--rate cosine"), {0.3, 0.225, 0.075});
-  // Of ten steps an epoch the last of the first has the highest; then it falls for twenty.
+  // With ten steps an epoch, the last step of the first epoch has the highest rate, which then
+  // falls for twenty steps.
   expect(rates("--rate-warm-up 1"), {0.3, 0.3 * 11 / 20, 0.3 / 20});
   train_refuses("--rate squared",
                 "--rate squared cannot be. Did you mean linear? Fix: one of constant, linear, "

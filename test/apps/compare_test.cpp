@@ -1,5 +1,5 @@
-// tutti-compare as a user meets it: the table, its files, its bounds, and how it refuses. One file,
-// for all run one program in one folder.
+// tutti-compare as a user runs it: the table, its files, its bounds, and its refusals. One file,
+// because all tests run one program in one folder.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -34,7 +34,7 @@ class Compare : public Apps {
     SCOPED_TRACE(flags);
     refuses(compare(flags), "tutti-compare: " + sentence);
   }
-  /// The rows that these flags give.
+  /// Returns the rows that these flags give.
   std::vector<nlohmann::json> rows(const std::string& flags) const {
     std::filesystem::remove(here_ / "rows");
     const auto got = compare(flags + " --json rows");
@@ -70,7 +70,7 @@ TEST_F(Compare, EveryTableHasA16BitBaselineAndARowForEachStrategy) {
   EXPECT_EQ(family, (std::vector<std::string>{"P3", "MXNetDistSync", "MXNetDistAsync", "Dense16"}));
 }
 
-/// They share the engine of what they vary, but not its defaults.
+/// Variants share the engine of the strategy that they vary, but not its defaults.
 TEST_F(Compare, VariantsHaveTheirOwnNamesAndDefaults) {
   std::map<std::string, double> iteration;
   for (const auto& each :
@@ -82,7 +82,7 @@ TEST_F(Compare, VariantsHaveTheirOwnNamesAndDefaults) {
   for (const char* name : {"Horovod", "HorovodHierarchical", "HorovodTorus", "ByteSchedulerPS"}) {
     EXPECT_GT(iteration[name], 0) << name;
   }
-  // What is ready is told a cycle later, of 5 ms where it was one.
+  // A ready tensor is reported a cycle later, and a cycle is 5 ms instead of 1.
   EXPECT_GT(iteration["HorovodBefore021"], iteration["Horovod"] + 2);
   EXPECT_NE(iteration["KungFuTree"], iteration["KungFu"]);
   EXPECT_NE(iteration["WFBPPS"], iteration["BSPPS"]);
@@ -145,7 +145,7 @@ TEST_F(Compare, ServersOnBothKindsOfHostsShareOutTheSums) {
       "--model mine.csv --partition.bytes 128KiB --schedule.credit 1MiB --strategy BytePS "
       "--architecture.placed_by optimal_split --server-hosts mixed ";
   const auto best = rows(flags + "--link 1Gbit/0us --servers 6").front();
-  // 2n (n-1) / (n^2 + kn - 2k) payloads, with n = 4 and k = 2.
+  // The busiest NIC carries 2n (n-1) / (n^2 + kn - 2k) payloads, with n = 4 and k = 2.
   EXPECT_NEAR(best["lower_bound_ms"].get<double>(), 1.2 * 817.6, 0.1);
   EXPECT_NEAR(best["iteration_ms"]["median"].get<double>(), 1.2 * 817.6, 0.05 * 1.2 * 817.6);
   EXPECT_EQ(best["machines"], 6);
@@ -165,7 +165,7 @@ TEST_F(Compare, ServersOnTheWorkersHostsShareTheirNics) {
   const auto shared = rows(flags).front();
   EXPECT_EQ(shared["server_hosts"], "workers") << "so that all rows have as many machines";
   EXPECT_EQ(shared["machines"], 4);
-  // Like a ring, 2 (n-1)/n of the payload.
+  // As with a ring, 2 (n-1)/n of the payload.
   EXPECT_NEAR(shared["lower_bound_ms"].get<double>(), 1226.4, 0.1);
   EXPECT_NEAR(shared["iteration_ms"]["median"].get<double>(), 1226.4, 0.05 * 1226.4);
   const auto own = rows(flags + " --server-hosts own").front();
@@ -259,11 +259,13 @@ TEST_F(Compare, ARankMayHaveANICOfItsOwn) {
   for (std::size_t i = 0; i < slow.size(); ++i) {
     EXPECT_EQ(each[i]["iteration_ms"], slow[i]["iteration_ms"]);
   }
-  // All of a ring's bytes pass the slow NIC; who asks a peer at random meets it one time in three.
+  // All of a ring's bytes pass the slow NIC; a rank that asks a random peer asks the slow one every
+  // third time.
   EXPECT_GT(median(one[0]), (median(fast[0]) + 2 * median(slow[0])) / 3);
   EXPECT_LE(median(one[0]), median(slow[0]) * (1 + 1e-9));
   EXPECT_LT(one[1]["iteration_ms"]["mean"], one[0]["iteration_ms"]["mean"]);
-  // No bound is stated but the compute's, for it is not known whose NIC is in the way.
+  // The only bound stated is that of the compute, because it is not known whose NIC limits the
+  // iteration.
   std::ofstream(here_ / "fast.net") << "link 100Mbit/50us\n" << ranks;
   for (const auto& row : rows(flags + " --network fast.net")) {
     EXPECT_TRUE(row["wire_bound_ms"].is_null()) << row;
@@ -441,7 +443,7 @@ TEST_F(Compare, SaysWhichSizesWentWhichWay) {
                   "--architecture.algorithm?");
 }
 
-/// A row as bench-collectives writes it.
+/// Returns a row as bench-collectives writes it.
 nlohmann::json all_reduce_row(const std::string& way, int elements, double seconds, int ranks = 4) {
   return {{"run_name", "all_reduce_spec/" + way + "/ranks:4"},
           {"run_type", "iteration"},
@@ -508,7 +510,8 @@ TEST_F(Compare, TenThousandWorkersTakeSeconds) {
   EXPECT_NE(left.err.find("left out: KungFu is simulated message by message"), std::string::npos);
 }
 
-/// A host is simulated as full as it is, and a worker that is unlike the others by itself.
+/// A simulated host is as full as the real one, and a worker that is unlike the others is simulated
+/// by itself.
 TEST_F(Compare, MoreThanAThousandWorkersAreNeverSimulatedMessageByMessage) {
   const std::string flags = "--model mobilenet_v2 ";
   compare_refuses(
@@ -523,7 +526,7 @@ TEST_F(Compare, MoreThanAThousandWorkersAreNeverSimulatedMessageByMessage) {
   }
 }
 
-/// A few that push for many are not as stale.
+/// Staleness is not stated, because a few workers that push on behalf of many have less of it.
 TEST_F(Compare, NobodyCountsThePushesOfManyWorkers) {
   const auto all = rows(
       "--model mobilenet_v2 --strategy MXNetDistAsync --server-hosts own --ranks 16,2000 "
@@ -532,7 +535,7 @@ TEST_F(Compare, NobodyCountsThePushesOfManyWorkers) {
   EXPECT_TRUE(all[2]["staleness"].empty());
 }
 
-/// JSON has no infinity.
+/// JSON has no infinity, so such rows must be written and resumed without one.
 TEST_F(Compare, ProfilesOfNoTimeAndOfAgesAreRowsToResume) {
   for (const char* passes : {"0,0", "1e300,1e300"}) {
     SCOPED_TRACE(passes);
@@ -582,7 +585,8 @@ TEST_F(Compare, EmulationSaysWhatSimulationPredicts) {
   }
 }
 
-/// Local SGD sends in one step of four: it is no faster for three that do not.
+/// Local SGD sends in one step of four, so the mean over the steps counts, not the median, which is
+/// a step that sends nothing.
 TEST_F(Compare, IterationsThatDifferCountByTheirMean) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "all,1000000,10000,20000\n";
@@ -599,14 +603,15 @@ TEST_F(Compare, IterationsThatDifferCountByTheirMean) {
 TEST_F(Compare, RanksMayShareANic) {
   const auto one = rows("--strategy BSP --link 10Gbit/0us --ranks 8").front();
   const auto four = rows("--strategy BSP --link 4x10Gbit/0us --ranks 8").front();
-  // 14/8 of the bytes pass each NIC in turn either way; two hosts could do with 2/2.
+  // In either case 14/8 of the bytes pass each NIC in one direction; two hosts could do with 2/2.
   EXPECT_NEAR(four["exposed_ms"].get<double>(), one["exposed_ms"].get<double>(),
               0.05 * one["exposed_ms"].get<double>());
   EXPECT_LT(four["lower_bound_ms"].get<double>(), 1e-9 + one["lower_bound_ms"].get<double>());
 }
 
-/// Of every strategy: many small tensors, one that is large, and a network; links on which bytes
-/// count, and on which latencies do; hosts of one rank, full ones and others; servers anywhere.
+/// Checks every strategy with many small tensors, with one large tensor, and with a network; on
+/// links where bytes matter and on links where latencies do; on hosts of one rank, full hosts and
+/// others; with servers anywhere.
 TEST_F(Compare, NoIterationIsShorterThanItsBound) {
   std::ofstream(here_ / "small.csv") << "name,elements,forward_us,backward_us\n"
                                         "stem.weight,37,10,20\nstem.bias,1,1,2\n"
@@ -671,7 +676,7 @@ TEST_F(Compare, WhatIsSentInSomeStepsAloneCountsInTheMean) {
           "--strategy LocalSGD --model mine.csv --link 8Gbit/0us --ranks 2 --memory-bandwidth 1e6 "
           "--csv table.csv")
           .front();
-  // 2 ms of compute; every fourth step 4 MB at 1 GB/s behind them.
+  // 2 ms of compute; every fourth step adds 4 MB at 1 GB/s after it.
   EXPECT_NEAR(got["iteration_ms"]["median"].get<double>(), 2, 0.001);
   EXPECT_NEAR(got["iteration_ms"]["p95"].get<double>(), 6, 0.001);
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 3, 0.001);
@@ -710,7 +715,7 @@ TEST_F(Compare, APartOfAPeriodIsSaid) {
   says("--ranks 1", {});
 }
 
-/// The server is on the first worker's host, so that nothing of that one's passes a NIC.
+/// The server is on the first worker's host, so that nothing of that worker's passes a NIC.
 TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   std::ofstream(here_ / "mine.csv")
       << "name,elements,forward_us,backward_us\nall,1000000,3000,6000\n";
@@ -724,9 +729,10 @@ TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   EXPECT_NEAR(got["iteration_ms"]["mean"].get<double>(), 2e3 / samples, 0.01);
 }
 
-/// One bucket, so one server, on the first worker's host. The others' pushes reach it one after the
-/// other, and the first worker's is taken after each of them: of every two iterations one is that
-/// worker's. Before the first of those pushes that worker has measured a dozen alone.
+/// The model is one bucket, so there is one server, on the first worker's host. The pushes of the
+/// other workers arrive one after the other, and the server takes one of the first worker's after
+/// each. Of every two iterations, one is therefore the first worker's. Before the first push of the
+/// others arrives, the first worker has measured a dozen iterations alone.
 TEST_F(Compare, AWorkerAheadOfTheOthersMeasuresBesideThem) {
   const auto row =
       rows("--strategy AsyncEASGD --model mobilenet_v2 --servers 4 --link 100Mbit/50us").front();
@@ -734,7 +740,7 @@ TEST_F(Compare, AWorkerAheadOfTheOthersMeasuresBesideThem) {
   EXPECT_NEAR(row["iteration_ms"]["mean"].get<double>(), 1e3 * 4 * push / 2, 0.2 * 2e3 * push);
 }
 
-/// Whoever waits for nobody is not held up by any NIC, however many bytes there are.
+/// Where workers do not wait, no NIC delays an iteration, however many bytes there are.
 TEST_F(Compare, WhereNoNicIsInTheWayNoTimeOfItsIsSaid) {
   const auto got =
       compare("--strategy MXNetDistAsync,BSP --model mobilenet_v2 --servers 1 --json rows");
@@ -757,7 +763,7 @@ TEST_F(Compare, WhereNoNicIsInTheWayNoTimeOfItsIsSaid) {
   }
 }
 
-/// bench-kernels' own output, of one compressor that takes so long for an element.
+/// Returns output as of bench-kernels, for one compressor with these times for an element.
 std::string times(const std::string& compressor, double encode_ns, double encode_bytes,
                   double add_ns, double add_bytes) {
   return nlohmann::json{{"run_name", "rates/" + compressor + "/min_time:0.250/manual_time"},
@@ -787,11 +793,12 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   const double at_once = milliseconds("--memory-bandwidth 1e9");
   write(2, 1);
   const auto slow = row("--kernels times");
-  // Encoded once, added twice: 12.008 + 2 x 8.008 bytes an element in 2 + 2 x 1 ns.
+  // An element is encoded once and added twice: 12.008 + 2 x 8.008 bytes in 2 + 2 x 1 ns.
   EXPECT_NEAR(slow["kernel_bytes_per_second"].get<double>(), 28.024 / 4 * 1e9, 1);
   EXPECT_EQ(slow["kernels"], "times");
   EXPECT_EQ(slow["charged_by"], "the times in times");
-  // A million elements: encoded, a sum cleared, two payloads added, their mean taken.
+  // A million elements are encoded, a sum is cleared, two payloads are added, and their mean is
+  // taken.
   const double charged = 12.008 + 4 + 2 * 8.008 + 8;
   const double taken = slow["iteration_ms"]["mean"].get<double>() - at_once;
   EXPECT_NEAR(taken, charged / 7.006, 0.02);
@@ -818,7 +825,8 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   EXPECT_EQ(row("")["charged_by"], "900 GB/s, a V100's by its data sheet");
 }
 
-/// What a row says, the table of a slightly slower link and that of a slightly faster one confirm.
+/// The tables of a slightly slower and of a slightly faster link confirm the rate that a row
+/// states.
 TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,4000000,500,1000\nlast,1000000,500,1000\n";
@@ -858,8 +866,9 @@ TEST_F(Compare, WhatTrainsAModelARankIsNoContender) {
   }
 }
 
-/// Rank 2 takes ten times as long: who waits for all keeps little more than a tenth, who waits for
-/// none what the other three make, and so does a step with one backup worker.
+/// Rank 2 takes ten times as long. Strategies that wait for all ranks keep little more than a tenth
+/// of their throughput. Those that wait for none keep that of the other three ranks, and so does a
+/// step with one backup worker.
 TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   const std::string flags =
       "--model mobilenet_v2 --server-hosts own --servers 4 --architecture.backups 1 "
@@ -891,8 +900,9 @@ TEST_F(Compare, ASlowRankHoldsUpThoseWhoWaitForIt) {
   }
 }
 
-/// Beside the time: how far workers' models come apart, in steps along noise, and how stale the
-/// gradients of ranks are with whom others average. A rank that is slow and alone is no nearer.
+/// Besides the time, a row states how far workers' models drift apart, in steps along noise, and
+/// how stale the gradients are of ranks with which others average. The distance of ranks that train
+/// alone is not reduced by a slow rank.
 TEST_F(Compare, WhatARowGivesUpStandsBesideItsTime) {
   const std::string flags =
       "--model mobilenet_v2 --strategy WFBPUnlimited,Local,SMA,PairAveraging,ADPSGD "
@@ -903,7 +913,7 @@ TEST_F(Compare, WhatARowGivesUpStandsBesideItsTime) {
   EXPECT_TRUE(all[0]["consensus"].is_null()) << "replicas are equal";
   double alone = 0;
   double kept = 0;
-  for (int before = 4; before < 12; ++before) {  // steps before each measured iteration
+  for (int before = 4; before < 12; ++before) {  // steps taken before each measured iteration
     alone += before * 0.75 / 8;
     for (int step = 0; step < before; ++step) {
       kept += std::pow(0.81, step) * 0.75 / 8;

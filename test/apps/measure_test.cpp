@@ -1,4 +1,4 @@
-// What stands for a device in tutti-compare's real world, and where a row pays.
+// What replaces a device in tutti-compare's real world, and where a row pays.
 #include "compare/measure.hpp"
 
 #include <array>
@@ -33,13 +33,13 @@ TEST(KernelsQueue, SleepsForWhatItIsCharged) {
   queue.sleep_at(1e9);
   const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < 100; ++i) {
-    charge(queue, 100'000);  // 100 us, less than is slept at once
+    charge(queue, 100'000);  // 100 us, less than is slept at a time
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - began;
   EXPECT_GE(taken.count(), 100 * 100e-6 - 300e-6);
 }
 
-/// A host that says when it looks.
+/// A host that sets the time at which it looks at the clock.
 struct host {
   seconds time = 0;
   seconds now() const { return time; }

@@ -56,8 +56,8 @@ TEST_F(Optimizers, DensitiesOfTheFirstEpochsAreShares) {
                 "--density-warm-up 0.25: BSP selects no share of its elements. Fix: leave it out");
 }
 
-/// Of the mlp k elements travel to each of two others, an index and a value each: of each tensor by
-/// DGC, of all together by TopK.
+/// With the mlp, k elements are sent to each of two others, an index and a value each. DGC selects
+/// k elements of each tensor, TopK of all together.
 TEST_F(Optimizers, ADensityWarmsUpByEpochs) {
   const std::vector<double> tensors{784.0 * 512, 512, 512.0 * 256, 256, 256.0 * 10, 10};
   const auto sent = [](const std::vector<double>& chunks, double density) {
@@ -88,7 +88,7 @@ TEST_F(Optimizers, ADensityWarmsUpByEpochs) {
             (steps{of_dgc(0.01), of_dgc(0.01), of_dgc(0.01)}));
 }
 
-/// A run that stops in the second epoch goes on in that epoch's density.
+/// A run that stops in the second epoch continues with that epoch's density.
 TEST_F(Optimizers, ADensityThatWarmsUpIsResumed) {
   // Ten steps an epoch.
   const std::string flags =
@@ -104,7 +104,8 @@ TEST_F(Optimizers, ADensityThatWarmsUpIsResumed) {
   }
 }
 
-/// SGD remembers a float a parameter, Adam two; OneBitAdam sends floats, then a bit each.
+/// SGD keeps one float for each parameter, Adam two. OneBitAdam first sends floats, and then one
+/// bit each.
 TEST_F(Optimizers, TrainByTheOptimizerThatIsNamed) {
   constexpr double parameters = 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10;
   for (const auto& [flags, floats] :

@@ -1,4 +1,4 @@
-// tutti-compare under mpirun: each rank of an emulated job, or of a real one, is a process.
+// tutti-compare under mpirun: each rank of an emulated or a real job is a process.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -43,7 +43,7 @@ class Processes : public Apps {
 
 TEST_F(Processes, MeasureWhatWasPredicted) {
   write_profile();
-  // A row that says of itself that this host was too busy for it is none.
+  // A row that states that this host was too busy does not count.
   bool usable = false;
   for (int left = 10; !usable && left > 0; --left) {
     std::filesystem::remove(here_ / "rows");
@@ -68,8 +68,8 @@ TEST_F(Processes, MeasureWhatWasPredicted) {
   }
 }
 
-/// Time passes in another way where each rank is a process, so what one thread has measured is run
-/// again.
+/// An emulation by processes measures differently from one by threads, so a row that one thread has
+/// measured is run again.
 TEST_F(Processes, WhatOneThreadMeasuredIsNotResumed) {
   const std::string flags =
       "--model mobilenet_v2 --ranks 2 --strategy BSP --iterations 1 --warmup 0 "
@@ -84,8 +84,8 @@ TEST_F(Processes, WhatOneThreadMeasuredIsNotResumed) {
   EXPECT_EQ(measured.find("\"transport\":\"simulated\""), std::string::npos) << measured;
 }
 
-/// What a real world sends is what was simulated, payload for payload, and no device computes in
-/// less time than its profile says.
+/// In the real world every payload that was simulated is sent, and no device computes in less time
+/// than its profile says.
 TEST_F(Processes, CarryWhatWasCounted) {
   write_profile();
   for (const std::string kernels : {"cpu", "profile"}) {
@@ -127,8 +127,8 @@ TEST_F(Processes, CarryWhatWasCounted) {
   }
 }
 
-/// When a caller moves what is on its way, what a leader decides goes in other messages: a word
-/// each.
+/// When the caller drives the communication, the leader's decisions are sent in separate messages,
+/// of one word each.
 TEST_F(Processes, CarryAsMuchWhoeverMovesIt) {
   write_profile();
   const std::string flags =
@@ -140,8 +140,8 @@ TEST_F(Processes, CarryAsMuchWhoeverMovesIt) {
               rows("thread")[0]["bytes_sent_per_rank"].get<double>(), 64);
 }
 
-/// One process computes ten times as long, 120 ms: who waits for it takes as long, and what the
-/// others give up is measured on what they carry.
+/// One process computes ten times as long, 120 ms. Strategies that wait for it take as long, and
+/// what the others give up is measured on the payloads that they carry.
 TEST_F(Processes, ARowBesideASlowRankSaysWhatItGivesUp) {
   std::ofstream(here_ / "quick.csv") << "name,elements,forward_us,backward_us\n"
                                         "first,10000,2000,4000\nlast,20000,2000,4000\n";
@@ -214,7 +214,7 @@ TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
   }
 }
 
-/// As another MPI's launcher starts them, of which this one hears nothing.
+/// Processes are started as by another MPI's launcher, about which this MPI learns nothing.
 TEST_F(Processes, OfALauncherThatMpiDoesNotKnowDoNotRunAlone) {
   for (const char* of_its : {"PMI_RANK=0 PMI_SIZE=4", "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4"}) {
     SCOPED_TRACE(of_its);

@@ -1,5 +1,5 @@
-// The apps as a user meets them: what they print, what they write, and how they refuse. One file,
-// for all start programs in one folder.
+// The apps as a user runs them: what they print, what they write, and how they refuse. One file,
+// because all tests start programs in one folder.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -179,7 +179,8 @@ TEST_F(Apps, CheckpointsOfOtherRunsAreRefused) {
   train_refuses("--strategy BSP --ranks 2 --resume saved", "saved.1: the checkpoint is cut short");
 }
 
-/// Of a batch's running statistics, which lie behind the engine's part, a bit is not what it was.
+/// One bit is changed in the running statistics of batch normalisation, which follow the engine's
+/// part of the file.
 TEST_F(Apps, ADamagedCheckpointIsRefused) {
   const std::string flags = "--strategy BSP --model resnet20 --ranks 1 --batch-size 2 ";
   ASSERT_EQ(train(flags + "--steps 1 --checkpoint saved").status, 0);
@@ -211,8 +212,8 @@ TEST_F(Apps, AResumedJobWithNothingLeftSaysSo) {
       << got.out;
 }
 
-/// Ranks save in three moves: write FILE.partial, FILE becomes FILE.previous, FILE.partial FILE.
-/// The first is over on all of them before one makes the second.
+/// Ranks save in three moves: FILE.partial is written, FILE is renamed FILE.previous, and
+/// FILE.partial is renamed FILE. The first move ends on all ranks before any rank makes the second.
 TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
   const std::string flags = "--strategy TopK --ranks 2 --checkpoint saved ";
   ASSERT_EQ(train(flags + "--steps 5").status, 0);
@@ -248,7 +249,8 @@ TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
     ASSERT_EQ(got.status, 0) << got.err;
     EXPECT_TRUE(read(here_ / "saved.0") == whole[0]);
     EXPECT_TRUE(read(here_ / "saved.1") == whole[1]);
-    // What it resumed is the set that the next kill leaves, however far the ranks had come.
+    // The set that was resumed is the one that the next kill leaves, however far the ranks had
+    // come.
     const bool all_moved = first == 2 && second == 2;
     for (const std::size_t rank : {0U, 1U}) {
       EXPECT_TRUE(read(here_ / ("saved." + std::to_string(rank) + ".previous")) ==
@@ -258,8 +260,8 @@ TEST_F(Apps, AJobThatIsKilledWhileItsRanksSaveGoesOn) {
   }
 }
 
-/// Rank 1 cannot write, so rank 0, which has written, does not move either; and a kill then leaves
-/// the set of before.
+/// Rank 1 cannot write, so rank 0, which has written, does not rename its files either. A kill then
+/// leaves the previous set.
 TEST_F(Apps, NoRankMovesItsCheckpointBeforeAllHaveWrittenTheirs) {
   const std::string flags = "--strategy TopK --ranks 2 --checkpoint saved ";
   ASSERT_EQ(train(flags + "--steps 5").status, 0);
@@ -281,7 +283,7 @@ TEST_F(Apps, NoRankMovesItsCheckpointBeforeAllHaveWrittenTheirs) {
 }
 
 TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
-  // 46 steps an epoch: one stop inside the first, one inside the second.
+  // An epoch has 46 steps: one stop is inside the first, one inside the second.
   for (const std::string strategy : {"Horovod", "EFSignSGD", "MXNetDistSync"}) {
     SCOPED_TRACE(strategy);
     const std::string flags = "--strategy " + strategy + " --epochs 2 --checkpoint ";
@@ -297,7 +299,8 @@ TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
-/// The same bits, and of gradients what is lent and one layer's room where otherwise there is all.
+/// Losses have the same bits. Of gradients, only the lent bytes and one layer's memory are held,
+/// instead of all.
 TEST_F(Apps, SayWhatGradientsTake) {
   const std::string flags = "--ranks 4 --model resnet20 --batch-size 8 --steps 8 --json gradients ";
   ASSERT_EQ(train(flags + "--strategy ZeRO1 --fusion.bytes 64KiB").status, 0);
@@ -314,10 +317,10 @@ TEST_F(Apps, SayWhatGradientsTake) {
   const auto& lent = figures.back();
   EXPECT_EQ(kept["loss"], lent["loss"]);
   EXPECT_EQ(kept["gradient_bytes"], kept["gradient_bytes_of_the_model"]);
-  EXPECT_EQ(kept["gradient_bytes"], 4 * 269'722);                   // parameters of resnet20
-  EXPECT_EQ(lent["gradient_bytes_of_the_model"], 4 * 64 * 64 * 9);  // its largest layer
+  EXPECT_EQ(kept["gradient_bytes"], 4 * 269'722);                   // the parameters of resnet20
+  EXPECT_EQ(lent["gradient_bytes_of_the_model"], 4 * 64 * 64 * 9);  // the largest layer
   EXPECT_LE(lent["gradient_bytes"], 200'000 + 4 * 64 * 64 * 9);
-  EXPECT_EQ(kept["optimizer_bytes"], 4 * 67'431);  // a quarter of them, rounded up
+  EXPECT_EQ(kept["optimizer_bytes"], 4 * 67'431);  // a quarter of the parameters, rounded up
   EXPECT_EQ(kept["optimizer_bytes"], lent["optimizer_bytes"]);
 }
 
@@ -420,8 +423,8 @@ TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
 }
 
 #ifdef TUTTI_STAND_IN_CELL
-/// The program of a cell for a GPU, on host threads: the same losses, to what a table shows of
-/// them, whether ranks are threads or processes.
+/// The program of a cell for a GPU, run on host threads, gives the same losses, to the digits that
+/// a table shows, whether ranks are threads or processes.
 TEST_F(Apps, ACellOnADeviceLearnsWhatItLearnsOnACpu) {
   const std::string flags = "--model mlp --data synthetic --batch-size 4 --ranks 4 --steps 5";
   const auto losses_of = [](const outcome& got) {

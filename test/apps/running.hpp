@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-// Programs as a user runs them, each test in a directory of its own.
+// Runs programs as a user does, each test in a directory of its own.
 namespace tutti::test {
 
 struct outcome {
@@ -32,7 +32,7 @@ inline std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// The names that a list has: lines that begin with something else than a space.
+/// Returns the number of names in a list: lines that do not begin with a space.
 inline std::size_t listed(const std::string& text) {
   std::size_t names = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -41,7 +41,7 @@ inline std::size_t listed(const std::string& text) {
   return names;
 }
 
-/// A directory of its own for every test, where it runs.
+/// Runs every test in a directory of its own.
 class Apps : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +56,7 @@ class Apps : public ::testing::Test {
         ("cd " + here_.string() + " && timeout 120 " + command + " >out 2>err </dev/null").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(here_ / "out"), read(here_ / "err")};
   }
-  /// On what is small and quick, unless the flags say otherwise.
+  /// Runs tutti-train on a small model and data set, unless the flags choose others.
   outcome train(const std::string& flags) const {
     const auto unless_said = [&flags](const std::string& flag, const std::string& value) {
       return flags.find(flag) == std::string::npos ? flag + " " + value + " " : "";
@@ -64,7 +64,7 @@ class Apps : public ::testing::Test {
     return shell(TUTTI_APPS_DIRECTORY "/tutti-train " + unless_said("--model", "mlp") +
                  unless_said("--data", "synthetic") + flags);
   }
-  /// What an epoch each came to.
+  /// Returns the JSON row of each epoch.
   std::vector<nlohmann::json> epochs(const std::string& flags) const {
     std::filesystem::remove(here_ / "epochs");
     const auto got = train(flags + " --json epochs");
@@ -83,7 +83,8 @@ class Apps : public ::testing::Test {
     return shell(TUTTI_APPS_DIRECTORY "/combination-" + device + "-" + name + " " + flags);
   }
 
-  /// One line, naming the program, that says `sentence`; and the status of bad usage.
+  /// Expects one line, which names the program and contains `sentence`, and the exit status of bad
+  /// usage.
   void refuses(const outcome& got, const std::string& sentence) const {
     EXPECT_EQ(got.status, 2) << got.out << got.err;
     EXPECT_EQ(lines(got.err), 1U) << got.err;

@@ -1,4 +1,4 @@
-// tutti-survey as a user meets it: its tables, its file, and how it refuses.
+// tutti-survey as a user runs it: its tables, its file, and its refusals.
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

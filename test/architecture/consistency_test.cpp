@@ -1,5 +1,5 @@
-// When a push takes effect and when its worker may go on: the machines alone, in random histories
-// beside plain loops.
+// When a push takes effect and when its worker may continue: the consistency machines alone, in
+// random histories, compared with plain loops.
 #include "tutti/architecture/parameter_server/consistency.hpp"
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 namespace tutti::test {
 namespace {
 
-/// Workers that push, wait until `may_read` and push again, in an order that is drawn: each history
-/// has its own odds for each worker, so that some are slow.
+/// Lets workers push, wait until `may_read`, and push again, in a random order. Each history draws
+/// a probability for each worker, so that some are slow.
 template <class Machine, class Pushed, class LetGo>
 void history(Machine& machine, int workers, std::mt19937& random, int events, Pushed pushed,
              LetGo let_go) {
@@ -54,7 +54,7 @@ TEST(BoundedStaleness, IsNeverPassedInTenThousandHistories) {
     const int bound = number / 5 % 5;
     consistency::bounded_staleness::machine machine(workers, {.staleness = bound}, 0);
     std::vector<int> pushes(static_cast<std::size_t>(workers));
-    std::vector<std::vector<int>> log;  // of each update, who made it
+    std::vector<std::vector<int>> log;  // for each update, who made it
     history(
         machine, workers, random, 60,
         [&](int worker, bool takes_effect) {
@@ -99,8 +99,8 @@ TEST(BoundedStaleness, IsNotAboutWorkersThatHaveLeft) {
   EXPECT_TRUE(machine.may_read(0));
 }
 
-/// Updates that were made since a worker has read, its own push among them once it has taken
-/// effect.
+/// Staleness is the number of updates made since a worker has read, including that of its own push
+/// once it has taken effect.
 TEST(Asynchronous, StalenessIsOfWhatOthersHaveMade) {
   consistency::asynchronous::machine machine(2, {}, 0);
   const auto push = [&machine](int worker) {
@@ -117,9 +117,9 @@ TEST(Asynchronous, StalenessIsOfWhatOthersHaveMade) {
   EXPECT_EQ(push(0), 2U);
 }
 
-/// TensorFlow's accumulator and tokens as queues: a gradient is dropped if the token that its
-/// worker computed under is less than the step; the step's number goes into the queues as often as
-/// there are tokens, round the workers.
+/// TensorFlow's accumulator and tokens as queues. A gradient is dropped if the token under which
+/// its worker computed it is less than the step. Each step's number is put into the queues once for
+/// each token, in turn over the workers.
 struct accumulator {
   accumulator(int all, int needed)
       : workers(static_cast<std::size_t>(all)),
@@ -208,7 +208,8 @@ TEST(BackupWorkers, CountAsQueuesOfTokensDo) {
   EXPECT_GT(dropped, 10'000U);
 }
 
-/// All workers have taken as many steps, as in a checkpoint; nothing of a step is left over.
+/// As in a checkpoint, all workers have taken equally many steps, and nothing of a step is left
+/// over.
 TEST(BackupWorkers, GoOnFromAStep) {
   for (const int workers : {1, 2, 3, 5}) {
     for (int backups = 0; backups < workers; ++backups) {

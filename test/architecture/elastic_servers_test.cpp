@@ -1,5 +1,6 @@
-// A centre that servers keep, and workers that nobody holds up, against the recurrence in double
-// precision where workers take turns, and against what no order of theirs changes.
+// A centre that servers keep, and workers that none holds up. Where workers take turns they are
+// compared with the recurrence in double precision; otherwise with what no order of the workers
+// changes.
 #include "tutti/architecture/elastic_servers.hpp"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ engine_options<strategy> options_of(int servers, double force, int period = 1) {
   return set;
 }
 
-/// The centre in the flat order. Every worker must call it; worker 0 has it.
+/// Returns the centre in flat order. Every worker must call it; only worker 0 gets the values.
 template <class Engine>
 std::vector<float> centre_of(Engine& engine) {
   engine.drain();
@@ -63,7 +64,8 @@ struct descending {
   }
 };
 
-/// Of an element: the models of all workers, which take their steps in turns, and the centre.
+/// Returns, for one element, the models of all workers, which take their steps in turn, and the
+/// centre.
 std::pair<std::vector<double>, double> in_turns(int workers, int steps, double force, int period,
                                                 std::size_t element) {
   std::vector<descending> all(static_cast<std::size_t>(workers), {initial(element), 0});
@@ -123,8 +125,8 @@ TEST(ElasticServers, AreTheirRecurrenceWhereWorkersTakeTurns) {
           ASSERT_NEAR(centre[i], expected.second, 1e-4) << i << " of " << its.workers;
         }
       }
-      // Between two exchanges of a worker's are one of each other's, before its first those that
-      // came before it in their turns.
+      // Between two exchanges of a worker there is one of each other worker; before its first there
+      // are those of the workers whose turn came before its own.
       push_counts expected;
       for (int worker = 0; worker < its.workers; ++worker) {
         for (int step = 0; step < steps; step += its.period) {
@@ -138,8 +140,8 @@ TEST(ElasticServers, AreTheirRecurrenceWhereWorkersTakeTurns) {
   }
 }
 
-/// What a model loses the centre gains: in whatever order workers come, the sum of all is what it
-/// was, but for what gradients did to it.
+/// What a model loses the centre gains. In whatever order workers come, the sum of models and
+/// centre changes only by the gradients.
 TEST(ElasticServers, LoseNothingInAnyOrder) {
   for (const int workers : {1, 2, 3, 5}) {
     std::vector<double> sum(total_elements());
@@ -166,7 +168,7 @@ TEST(ElasticServers, LoseNothingInAnyOrder) {
         std::this_thread::yield();
       }
       for (std::size_t i = 0; i < sum.size(); ++i) {
-        sum[i] += double{memory.parameters()[i]} + double{centre[i]};  // 0 but on worker 0
+        sum[i] += double{memory.parameters()[i]} + double{centre[i]};  // 0 except on worker 0
       }
       ++their_turn;
     });
@@ -180,7 +182,7 @@ TEST(ElasticServers, LoseNothingInAnyOrder) {
   }
 }
 
-/// Worker 1 stands still in code of its own until the others have taken all their steps.
+/// Worker 1 computes without calling the engine until the others have taken all their steps.
 TEST(ElasticServers, HoldNobodyUp) {
   std::atomic<int> ended{0};
   transport::run_ranks(4, [&](transport::in_process& world) {
@@ -236,7 +238,8 @@ TEST(ElasticServers, GoOnFromACheckpoint) {
   EXPECT_EQ(train(3, 7, half), whole);
 }
 
-/// However buckets are cut, and on whichever server they lie, from the fourth step on.
+/// The result does not depend on how buckets are cut, and on which server they are, from the fourth
+/// step on.
 TEST(ElasticServers, OutliveAPlan) {
   const auto ends = [](bool changes) {
     std::pair<std::vector<float>, std::vector<float>> model_and_centre;

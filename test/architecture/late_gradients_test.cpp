@@ -1,5 +1,5 @@
-// Gradients that come late, dropped or corrected: servers on the virtual clock beside plain loops
-// over time, in double precision.
+// Gradients that come late and are dropped or corrected: servers on the virtual clock, compared
+// with plain loops over time in double precision.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -23,7 +23,7 @@ using compensated = served<consistency::delay_compensated>;
 
 // ---- backup workers
 
-/// One worker's paces in a run on the virtual clock, where the network takes next to nothing.
+/// One worker's pace in a run on the virtual clock, where the network takes next to no time.
 struct pace {
   double step_takes;
   int steps;
@@ -70,10 +70,10 @@ backed_up trained_at(const std::vector<pace>& paces, engine_options<Strategy> se
   return seen;
 }
 
-/// The same in a plain loop over time: the first `needed` gradients that are for a step are its
-/// mean, a later one is dropped, and a worker goes on when the step after its own has begun.
+/// The result of a plain loop over time. The first `needed` gradients for a step make its mean, a
+/// later one is dropped, and a worker continues when the step after its own has begun.
 struct plain_steps {
-  std::vector<std::vector<double>> read;  ///< of each worker, when it has ended
+  std::vector<std::vector<double>> read;  ///< by each worker, when it has ended
   std::uint64_t taken{};
   std::uint64_t dropped{};
 };
@@ -157,20 +157,21 @@ TEST(BackupWorkers, TrainAsAPlainLoopDoes) {
   }
 }
 
-/// More gradients than workers: each gives several to a step, and computes on the same parameters.
+/// With negative backups a step needs more gradients than there are workers. Each worker gives
+/// several to a step, and computes them on the same parameters.
 TEST(BackupWorkers, BelowNoneGiveSeveralGradientsEach) {
   const optimizer::sgd values{.learning_rate = 1};
   engine_options<with_backups> set;
-  set.architecture.consistency.backups = -3;  // five of two workers
+  set.architecture.consistency.backups = -3;  // a step needs five gradients of two workers
   const std::vector<pace> paces{{1.0, 10}, {1.1, 10}};
   const backed_up seen = trained_at<with_backups>(paces, set, values);
   EXPECT_EQ(seen.counted.taken() + seen.counted.dropped, 20U);
-  // Of the tokens that there are at the beginning, and of the step that the last worker ends alone.
+  // At most those of the first tokens and of the step that the last worker ends alone.
   EXPECT_LE(seen.counted.dropped, 3U);
 }
 
-/// Others keep their pace beside a worker that takes ten times as long, and wait for it where all
-/// gradients are needed.
+/// The other workers keep their pace next to one that takes ten times as long, but wait for it if
+/// all gradients are needed.
 TEST(BackupWorkers, OthersDoNotWaitForTheLast) {
   const std::vector<pace> paces{{1.0, 50}, {1.0, 50}, {10.0, 5}, {1.0, 50}};
   engine_options<with_backups> set;
@@ -181,12 +182,12 @@ TEST(BackupWorkers, OthersDoNotWaitForTheLast) {
   set.architecture.consistency.backups = 1;
   EXPECT_LT(slowest_of_the_others(), 50.01);
   set.architecture.consistency.backups = 0;
-  EXPECT_GT(slowest_of_the_others(), 90.0);  // until the last has left
+  EXPECT_GT(slowest_of_the_others(), 90.0);  // until the slow worker has left
 }
 
 // ---- delay compensation
 
-/// DC-ASGD for given orders of pushes, in double precision.
+/// Runs DC-ASGD for given orders of pushes, in double precision.
 std::vector<std::vector<double>> compensated_plainly(
     const std::vector<pace>& paces, const consistency::delay_compensated::options& set,
     optimizer::sgd values) {

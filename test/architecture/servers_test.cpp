@@ -1,5 +1,5 @@
-// Servers that do not wait for all: every push takes effect once, bounds hold where workers meet
-// them, and nothing is lost between runs.
+// Servers that do not wait for all workers: every push takes effect once, bounds hold when workers
+// reach them, and nothing is lost between runs.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ using compensated = served<consistency::delay_compensated, updated_by::servers>;
 
 // ---- exactly once
 
-/// What the servers hold in the end, over threads.
+/// Returns the parameters on the servers after training over threads.
 template <class Strategy>
 std::vector<float> pushed_on_threads(int workers, int pushes, std::size_t tensors, int servers) {
   std::vector<float> held;
@@ -133,7 +133,7 @@ TEST(ExactlyOnce, OneHundredThousandPushesOnAVirtualClock) {
 
 // ---- bounded staleness
 
-/// Workers of different paces; each checks what it may rely on before each step.
+/// Trains a worker at its own pace; before each step it checks what the bound guarantees.
 task meet_the_bound(transport::simulated& world, unsigned seed, int bound, int& furthest) {
   engine_options<bounded> set;
   set.architecture.consistency.staleness = bound;
@@ -174,7 +174,7 @@ TEST(BoundedStaleness, WorkersReadAllThatIsOlder) {
                                  return meet_the_bound(world, 100 * seed, bound, furthest);
                                });
     }
-    EXPECT_EQ(furthest, bound);  // some worker was held at it
+    EXPECT_EQ(furthest, bound);  // some worker was held at the bound
   }
 }
 
@@ -188,8 +188,9 @@ void hand_in_all(Engine& engine, const arena& memory) {
   engine.wait();
 }
 
-/// Steps 1 to `steps` of each worker, on threads; where `stop` is not 0 the run ends after so many,
-/// and another goes on from what it has saved. What the servers hold in the end.
+/// Runs steps 1 to `steps` of each worker on threads. If `stop` is not 0, the run ends after so
+/// many steps and another continues from the checkpoint. Returns the servers' parameters in the
+/// end.
 template <class Strategy, class Optimizer, class Step>
 std::vector<float> stopped_and_resumed(int workers, int steps, int stop,
                                        engine_options<Strategy> set, Optimizer values, Step step) {
@@ -216,7 +217,7 @@ std::vector<float> stopped_and_resumed(int workers, int steps, int stop,
         std::ostringstream out;
         save(engine, out);
         file = out.str();
-        step(engine, memory, last + 1);  // what is pushed now is none of the checkpoint's
+        step(engine, memory, last + 1);  // so that this push is not in the checkpoint
         return;
       }
       read_servers(engine, memory);
@@ -250,7 +251,8 @@ TEST(ServersCheckpoint, LosesNoPush) {
   check(engine_options<bounded_by_gradient>());
 }
 
-/// Bits do not depend on who comes first, or is dropped, where all push the same.
+/// Where all workers push the same values, the bits do not depend on which comes first or is
+/// dropped.
 TEST(ServersCheckpoint, GoesOnBitwiseWhereOrderDoesNotMatter) {
   const auto same = [](auto& engine, arena& memory, int number) {
     std::size_t i = 0;
@@ -261,7 +263,7 @@ TEST(ServersCheckpoint, GoesOnBitwiseWhereOrderDoesNotMatter) {
     hand_in_all(engine, memory);
   };
   const auto check = [&]<class Strategy>(engine_options<Strategy> set) {
-    const optimizer::adam values;  // the number of its step is in what it does
+    const optimizer::adam values;  // it depends on the number of its step
     const auto whole = stopped_and_resumed<Strategy>(3, 10, 0, set, values, same);
     EXPECT_EQ((stopped_and_resumed<Strategy>(3, 10, 4, set, values, same)), whole);
   };
@@ -298,11 +300,11 @@ TEST(ServersCheckpoint, HoldsWhatEachWorkerHasRead) {
 
 // ---- deadlines, and workers that leave
 
-/// A bound holds a worker for longer than its deadline, and nobody is to blame; and whoever has
-/// ended holds nobody.
+/// A bound holds a worker for longer than its deadline although no worker is late, and a worker
+/// that has ended holds none.
 template <class Strategy>
 void waits_however_long(engine_options<Strategy> set, progress who) {
-  set.run.deadline = 0.3;  // all ranks start within it also where others use the cores
+  set.run.deadline = 0.3;  // all ranks start within it, also if others use the cores
   set.run.progress = who;
   push_counts counted;
   const auto said = errors(4, [&](transport::in_process& world) {
@@ -336,8 +338,8 @@ TEST(Bounds, WaitsForThemHaveNoDeadline) {
   }
 }
 
-/// Worker 0 is held by worker 2 and asks both others. It goes on before worker 1 has heard it, so
-/// that the answer is on its way while worker 0 computes and worker 1 ends.
+/// Worker 0 is held by worker 2 and asks both other workers. It continues before worker 1 has
+/// received the question, so the answer is under way while worker 0 computes and worker 1 ends.
 TEST(Bounds, AnAnswerIsHeardFromAWorkerThatHasEnded) {
   engine_options<bounded> set;
   set.run.deadline = 0.5;
@@ -428,7 +430,7 @@ TEST(Staleness, IsInTheReportAndOnWorker0) {
       reported = out.str();
       return;
     }
-    // One after the other: each finds the updates of the other's pushes since its own last one.
+    // Workers take turns, so each finds the updates of the other's pushes since its own last push.
     for (int step = 0; step < 4; ++step) {
       for (int turn = 0; turn < 2; ++turn) {
         if (turn == engine.worker()) {
@@ -446,7 +448,7 @@ TEST(Staleness, IsInTheReportAndOnWorker0) {
     }
     engine.average(0);
   });
-  EXPECT_EQ(asked.staleness[0], 2U);  // worker 0's first of either tensor
+  EXPECT_EQ(asked.staleness[0], 2U);  // worker 0's first push of either tensor
   EXPECT_EQ(asked.staleness[1], 14U);
   EXPECT_DOUBLE_EQ(asked.mean_staleness(), 14.0 / 16);
   EXPECT_NE(reported.find("\n  staleness 0: 2, 1: 14 pushes; 0 dropped, 0 held back\n"),
@@ -454,7 +456,7 @@ TEST(Staleness, IsInTheReportAndOnWorker0) {
       << reported;
 }
 
-/// Whatever plan they were counted under.
+/// Counts continue over a change of plan.
 TEST(Staleness, IsCountedOnAfterAReplan) {
   push_counts reported;
   transport::run_ranks(3, [&](transport::in_process& world) {

@@ -1,4 +1,4 @@
-// Bounds against exhaustive search over how the work is shared out.
+// Compares bounds with an exhaustive search over how the work is divided.
 #include "tutti/base/bounds.hpp"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace tutti::test {
 namespace {
 
-/// The least that the busiest NIC can do when n hosts serve the share x each and k more the rest.
+/// Returns the least load of the busiest NIC if n hosts serve the share x each and k more hosts
+/// serve the rest.
 double best_share(int n, int k) {
   double best = 1e9;
   constexpr int steps = 200'000;
@@ -58,7 +59,7 @@ TEST(Bounds, MeetWhereTheyAreTheSameThing) {
   EXPECT_DOUBLE_EQ(bound::all_gather(7, 4, 4), 0);
 }
 
-/// What passes the hosts' NICs, both ways.
+/// The bytes that pass the hosts' NICs in both directions.
 class nics {
  public:
   explicit nics(int hosts) : sent_(static_cast<std::size_t>(hosts)), received_(sent_) {}
@@ -78,7 +79,7 @@ class nics {
 
 int hosts_of(int workers, int per_host) { return (workers - 1) / per_host + 1; }
 
-/// Whole hosts and others, also one that has room for more.
+/// Checks whole hosts and others, including one with room for more ranks.
 template <class Check>
 void everywhere(Check check) {
   for (const int per_host : {1, 2, 3, 4}) {
@@ -89,7 +90,7 @@ void everywhere(Check check) {
   }
 }
 
-/// Every push to `servers` and its answer.
+/// Returns the busiest NIC's load for every push to `servers` and its answer.
 template <class HostOf>
 double busiest_of_servers(int workers, int servers, int per_host, HostOf host_of) {
   nics all(hosts_of(workers, per_host) + servers);
@@ -102,8 +103,9 @@ double busiest_of_servers(int workers, int servers, int per_host, HostOf host_of
   return all.busiest();
 }
 
-/// The least that the busiest of these hosts can do, by bisection: with so much to do at most, each
-/// host that serves can take shares from some on up to some other, which must be able to make one.
+/// Returns the least load of the busiest of these hosts, by bisection. For a given load, each host
+/// that serves can take any share within an interval, and the shares of all hosts must be able to
+/// sum to one.
 double best_share_among(int workers, int servers, int per_host) {
   const int hosts = hosts_of(workers, per_host);
   const auto possible = [&](double busiest) {
@@ -112,7 +114,8 @@ double best_share_among(int workers, int servers, int per_host) {
     for (int host = 0; host < hosts; ++host) {
       const double own = std::min(per_host, workers - host * per_host);
       const double others = workers - own;
-      // Own pushes but for the share, and that of all others': own (1 - x) + others x.
+      // The own pushes except for the host's share, and the share of all other pushes: own (1 - x)
+      // + others x.
       const auto fits = [&](double x) { return own * (1 - x) + others * x <= busiest + 1e-13; };
       const double limit = (busiest - own) / (others - own);
       if (host >= servers) {
@@ -179,7 +182,7 @@ TEST(Bounds, OfAPartForEachRankAreItsMessages) {
   });
 }
 
-/// A payload need reach a host but once.
+/// A payload needs to reach each host only once.
 TEST(Bounds, OfPayloadsThatAllMustHaveAreTheirMessages) {
   everywhere([](int workers, int per_host) {
     const int hosts = hosts_of(workers, per_host);
@@ -199,7 +202,7 @@ TEST(Bounds, OfPayloadsThatAllMustHaveAreTheirMessages) {
 }
 
 TEST(Bounds, OfResNet50OnFourWorkers) {
-  // 102 MB, 4 workers, 1 Gbit/s: one server 3.3 s, four 0.82 s, a ring 1.23 s.
+  // 102 MB, 4 workers, 1 Gbit/s: 3.3 s with one server, 0.82 s with four, 1.23 s with a ring.
   constexpr double rate = 125e6;
   EXPECT_NEAR(bound::servers(102.2e6, 4, 1, 1) / rate, 3.27, 0.01);
   EXPECT_NEAR(bound::servers(102.2e6, 4, 4, 1) / rate, 0.818, 0.001);

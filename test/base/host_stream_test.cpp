@@ -16,7 +16,7 @@
 namespace tutti::test {
 namespace {
 
-/// Holds up a stream until the host lets it go.
+/// Blocks a stream until the host releases it.
 class gate {
  public:
   void close(host_stream& stream) {
@@ -69,7 +69,7 @@ TEST(HostStream, AMissingWaitReadsPoison) {
   host_stream::buffer<float> copy(reader, 1);
   held.close(writer);
   source.write(std::vector<float>{7});
-  reader.copy(copy.span().data(), source.span().data(), sizeof(float));  // forgot to wait
+  reader.copy(copy.span().data(), source.span().data(), sizeof(float));  // without waiting
   EXPECT_TRUE(host_stream::buffer<float>::is_poison(copy.read_back()[0]));
   held.open();
 }

@@ -1,4 +1,4 @@
-// Where memory begins that kernels read by vectors and by huge pages.
+// Tests that memory which kernels read by vectors and by huge pages begins at their boundaries.
 #include "tutti/base/line_vector.hpp"
 
 #include <cstddef>

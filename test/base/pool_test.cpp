@@ -54,7 +54,7 @@ TEST(Pool, GrowsOverManyBlocks) {
   EXPECT_EQ(made, 300);
 }
 
-/// A thing is in one hand at a time, and there are never more than hands.
+/// A thing is held by one thread at a time, and there are never more things than threads.
 TEST(Pool, ThreadsNeverHoldTheSame) {
   constexpr int threads = 4;
   pool<std::shared_ptr<std::atomic<int>>> things;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int many = 1'000'000;
 
-/// How deep the stack is, roughly.
+/// Returns roughly how deep the stack is.
 std::ptrdiff_t depth_from(const char* base) {
   const char here = 0;
   return base > &here ? base - &here : &here - base;
@@ -34,14 +34,14 @@ void run(task& root) {
   root.result();
 }
 
-/// Completed before it is awaited.
+/// An awaitable that is complete before it is awaited.
 struct completed {
   bool await_ready() const noexcept { return true; }
   void await_suspend(std::coroutine_handle<>) const noexcept {}
   int await_resume() const noexcept { return 1; }
 };
 
-/// Suspends and is put straight back on the queue.
+/// An awaitable that suspends and is put straight back on the queue.
 struct through_the_queue {
   run_queue* queue;
   bool await_ready() const noexcept { return false; }
@@ -232,13 +232,14 @@ TEST(Fifo, TakesFromAnywhereAndKeepsTheOrder) {
 
 namespace {
 
-/// Ends after the frames of its thread do, as what has static storage does in the main thread.
+/// Is destroyed after its thread's frame pool, as an object of static storage is in the main
+/// thread.
 struct ends_late {
   std::vector<void*>* before;  // frames of 100 bytes that were given back meanwhile
   bool* again;
 
   ~ends_late() {
-    std::vector<void*> others;  // what the heap has got back it may give to anybody
+    std::vector<void*> others;  // takes what the heap has got back
     for (std::size_t i = 0; i < before->size(); ++i) {
       others.push_back(::operator new(128));
     }
@@ -263,7 +264,7 @@ TEST(Task, FramesMayBeTakenAfterTheThreadsOwnVariables) {
   std::vector<void*> before;
   bool again = false;
   std::thread([&] {
-    static thread_local ends_late late{&before, &again};  // made first, so it ends last
+    static thread_local ends_late late{&before, &again};  // constructed first, so destroyed last
     static_cast<void>(late);
     for (int i = 0; i < 4; ++i) {
       before.push_back(detail::frames.take(100));
@@ -299,7 +300,7 @@ TEST(Task, FramesThatAnotherThreadTakesAreNotKeptForEver) {
 
 namespace {
 
-/// Suspends, then says which it was; negative ones fail.
+/// An awaitable that suspends and then logs its number; negative numbers fail.
 class numbered {
  public:
   numbered(run_queue& queue, int number, std::vector<int>& log)

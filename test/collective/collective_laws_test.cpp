@@ -14,7 +14,7 @@
 
 namespace tutti::test {
 
-/// A collective that takes more of its endpoint than concepts promise does not compile here.
+/// A collective that uses more of its endpoint than the concepts promise does not compile here.
 template <class Collective>
 class CollectiveArchetype : public ::testing::Test {};
 template <class Collective>
@@ -41,7 +41,7 @@ TYPED_TEST(CollectiveArchetype, TheLeastEndpointIsEnough) {
   }
 }
 
-/// Also where ranks are processes, of which there are five at most.
+/// The sizes are such that this holds also for processes, of which there are five at most.
 TEST(Graphs, OfEveryTopologyAddUpOnTwoNumbersOfRanks) {
   std::array<std::set<std::size_t>, names(collective::topology()).size()> met;
   for (const placement_of_ranks& hosts : placements()) {

@@ -1,6 +1,6 @@
-// Folds that are more than one addition, graphs, and what passes which link; what every collective
-// keeps is in collective_laws_test.cpp. One file, for all of them ask one recorder which bytes went
-// from whom to whom.
+// Folds that are more than one addition, graphs, and which bytes pass which link. Laws of every
+// collective are in collective_laws_test.cpp. One file, because all tests ask one recorder which
+// bytes each rank sent to each other.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -65,7 +65,7 @@ reduction<Fold> over(std::vector<float>& data, std::vector<std::byte>& scratch, 
   return {reinterpret_cast<std::byte*>(data.data()), data.size(), sizeof(float), fold, scratch};
 }
 
-/// The sum on each of `ranks` threads.
+/// Returns the sum on each of `ranks` threads.
 template <class Collective, class Fold>
 std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold fold) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(ranks));
@@ -73,7 +73,7 @@ std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold
     auto data = data_of(world.rank(), n);
     std::vector<std::byte> scratch(Collective{}.scratch_bytes(n, sizeof(float), ranks));
     const endpoint<transport::in_process> self(world, tag{channel::data, 1, 0});
-    for (int again = 0; again < 2; ++again) {  // a lane is used step after step
+    for (int again = 0; again < 2; ++again) {  // so that a lane is used again in the next step
       data = data_of(world.rank(), n);
       drive(world, Collective{}.all_reduce(self, over(data, scratch, fold)));
     }
@@ -118,7 +118,7 @@ TEST(Collective, AddressableWithAFoldThatLeavesTheSumEverywhere) {
   }
 }
 
-/// Payloads of two bytes fold as well as floats: small integers are exact in half precision.
+/// Payloads of two bytes are folded like floats; small integers are exact in half precision.
 template <class Collective>
 void folds_halves() {
   for (const int ranks : {2, 3, 5}) {
@@ -158,7 +158,8 @@ TEST(Collective, FoldsHalfPrecision) {
   folds_halves<collective::addressable>();
 }
 
-/// Bytes that the ranks of each host send to other hosts in one all-reduce of `n` phantom floats.
+/// Returns the bytes that the ranks of each host send to other hosts in one all-reduce of `n`
+/// phantom floats.
 template <class Collective>
 std::vector<std::size_t> sent_across(const std::vector<int>& hosts, std::size_t n) {
   std::vector<std::atomic<std::size_t>> sent(hosts.size());
@@ -182,10 +183,10 @@ std::vector<std::size_t> sent_across(const std::vector<int>& hosts, std::size_t 
   return {sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(distinct.size())};
 }
 
-/// However many ranks share a host, and whether or not there are as many on each, its NIC sends
-/// what it would with one rank.
+/// However many ranks share a host, and whether or not hosts have equally many, a NIC sends what it
+/// would with one rank on each host.
 TEST(Hierarchical, SendsOnceForEachHost) {
-  constexpr std::size_t n = 2 * 3 * 3 * 100;  // the shares' parts are whole
+  constexpr std::size_t n = 2 * 3 * 3 * 100;  // divides evenly into parts of shares
   const std::size_t bytes = n * sizeof(float);
   using tree = collective::hierarchical<>;
   for (const std::vector<int>& two :
@@ -209,9 +210,9 @@ TEST(Hierarchical, SendsOnceForEachHost) {
                usage_error);
 }
 
-using bytes = std::vector<std::vector<std::size_t>>;  // from whom to whom
+using bytes = std::vector<std::vector<std::size_t>>;  // [sender][receiver]
 
-/// What ranks on these hosts send each other in one all-reduce of `n` phantom floats.
+/// Returns what ranks on these hosts send each other in one all-reduce of `n` phantom floats.
 template <class Collective>
 bytes sent_between(const Collective& how, const std::vector<int>& hosts, std::size_t n,
                    std::uint64_t route = 0) {
@@ -231,8 +232,8 @@ bytes sent_between(const Collective& how, const std::vector<int>& hosts, std::si
   return sent;
 }
 
-/// Rings along rows and columns, each of a share of the row's; what no grid holds goes to the first
-/// of its row and comes back.
+/// Rings run along rows and columns, and a column's ring carries a share of the row's data. The
+/// data of a rank outside the grid go to the first rank of its row and come back.
 TEST(Torus, SendsAlongRowsAndColumns) {
   constexpr std::size_t whole = 60 * sizeof(float);
   const std::vector<int> apart{0, 1, 2, 3, 4, 5};
@@ -249,7 +250,7 @@ TEST(Torus, SendsAlongRowsAndColumns) {
                                      {80 * 4, 0, 0, 0, 0}};
   EXPECT_EQ(sent_between(collective::torus({.columns = 2}), {0, 1, 2, 3, 4}, 60),
             rows_of_two_and_a_rest);
-  for (const int columns : {0, 1, 6, 100}) {  // a row or a column is a ring
+  for (const int columns : {0, 1, 6, 100}) {  // then a row or a column is a ring
     EXPECT_EQ(sent_between(collective::torus({.columns = columns}), apart, 60),
               sent_between(collective::ring(), apart, 60));
   }
@@ -263,7 +264,7 @@ TEST(Torus, SendsAlongRowsAndColumns) {
   }
 }
 
-/// `n` to and fro between each of `members` and its `main`.
+/// Adds `n` bytes in both directions between each of `members` and `main`.
 void to_and_fro(bytes& all, std::initializer_list<std::size_t> members, std::size_t main,
                 std::size_t n) {
   for (const std::size_t each : members) {
@@ -272,7 +273,7 @@ void to_and_fro(bytes& all, std::initializer_list<std::size_t> members, std::siz
   }
 }
 
-/// Of each host one rank speaks to the others, as under tf_cnn_benchmarks' `nccl/xring`.
+/// One rank of each host exchanges with other hosts, as under tf_cnn_benchmarks' `nccl/xring`.
 TEST(Hierarchical, ItsFirstRankCrosses) {
   using collective::ring;
   using one = collective::hierarchical<ring, ring, collective::crossing::first_rank>;
@@ -280,7 +281,7 @@ TEST(Hierarchical, ItsFirstRankCrosses) {
   bytes five(5, std::vector<std::size_t>(5));
   to_and_fro(five, {1, 2}, 0, whole);
   to_and_fro(five, {4}, 3, whole);
-  to_and_fro(five, {0}, 3, whole);  // around two, half each time
+  to_and_fro(five, {0}, 3, whole);  // around a ring of two, half each time
   EXPECT_EQ(sent_between(one(), {0, 0, 0, 1, 1}, 60), five);
   const strategies::tf_reduction named(strategies::of_all_reduce_spec("nccl/xring"));
   EXPECT_EQ(sent_between(named, {0, 0, 0, 1, 1}, 60), five);
@@ -289,7 +290,8 @@ TEST(Hierarchical, ItsFirstRankCrosses) {
             std::vector<std::size_t>(3, 2 * whole * 2 / 3));
 }
 
-/// Elements that `here` of `ranks` hands on around a ring, of `n` that are cut evenly.
+/// Returns the elements that rank `here` of `ranks` sends around a ring, of `n` that are cut
+/// evenly.
 std::size_t around_a_ring(std::size_t here, std::size_t ranks, std::size_t n) {
   const auto part = [&](std::size_t which) {
     return n / ranks + (which % ranks < n % ranks ? 1 : 0);
@@ -297,9 +299,10 @@ std::size_t around_a_ring(std::size_t here, std::size_t ranks, std::size_t n) {
   return ranks == 1 ? 0 : 2 * n - part(here) - part(here + 1);
 }
 
-/// NCCLHierarchicalAllreduce, of what these hosts' ranks send each other: of hosts alike each of
-/// the L local ranks has floor(n / L) elements, the last the remainder as well, which it takes by a
-/// reduce and gives by a broadcast; of others the first local rank has all n.
+/// Returns what these hosts' ranks send each other in Horovod's NCCLHierarchicalAllreduce. On hosts
+/// with equally many ranks, each of the L local ranks has floor(n / L) elements. The last one also
+/// has the remainder, which it collects by a reduce and distributes by a broadcast. On other hosts
+/// the first local rank has all n.
 bytes as_horovod_sends(const std::vector<int>& hosts, std::size_t n) {
   std::vector<std::vector<std::size_t>> local(static_cast<std::size_t>(std::ranges::max(hosts)) +
                                               1);
@@ -323,7 +326,7 @@ bytes as_horovod_sends(const std::vector<int>& hosts, std::size_t n) {
         all[ranks[root]][ranks[i]] += remainder * 4;
       }
       if (alike || i == root) {
-        std::vector<std::size_t> cross;  // the cross communicator's, by rank
+        std::vector<std::size_t> cross;  // the ranks of the cross communicator, by rank
         for (const auto& its : local) {
           cross.push_back(its[i]);
         }
@@ -361,7 +364,7 @@ TEST(Hierarchical, HasTheSharesOfHorovod) {
       const bytes expected = as_horovod_sends(hosts, n);
       EXPECT_EQ(sent_between(horovod(), hosts, n), expected) << hosts.size() << ", " << n;
       EXPECT_EQ(sent_between(collective::torus(), hosts, n), expected) << hosts.size() << ", " << n;
-      if (n > 0 && hosts == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}) {  // both in full rings
+      if (n > 0 && hosts == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}) {  // full rings
         const auto cost = *horovod::alone(8, 4, n);
         std::size_t sent = 0;
         for (const std::size_t each : expected[0]) {
@@ -372,12 +375,12 @@ TEST(Hierarchical, HasTheSharesOfHorovod) {
       }
     }
   }
-  // One share of uneven hosts, where all_ranks has as many as the smallest.
+  // On uneven hosts there is one share, while all_ranks has as many as the smallest host has ranks.
   EXPECT_NE(sent_between(collective::hierarchical<>(), {0, 0, 0, 1, 1}, 60),
             as_horovod_sends({0, 0, 0, 1, 1}, 60));
 }
 
-/// The second ring turns each host's ranks round: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow's.
+/// The second ring rotates each host's ranks: 0 1 | 2 3 and 1 0 | 3 2, as TensorFlow does.
 TEST(Rings, TurnTheRanksOfEachHostRound) {
   constexpr std::size_t n = 80;
   constexpr std::size_t along = 2 * 3 * n / 2;  // 2(p-1)/p of half of the bytes
@@ -392,10 +395,10 @@ TEST(Rings, TurnTheRanksOfEachHostRound) {
   EXPECT_THROW(collective::rings({.shards = 0}), usage_error);
 }
 
-/// Who adds up which chunk's shards is what tf_cnn_benchmarks' group_device_names answers for these
-/// hosts: of GPUs 0 2 1 3 in twos {0, 1} and {2, 3}, in threes {0, 1, 0} and {2, 3, 2}. That Python
-/// function, as at commit 039fa95, was run by itself for these on 25 November 2026; the reduction
-/// that it is part of was not.
+/// Which rank adds up which chunk's shards is what tf_cnn_benchmarks' group_device_names answers
+/// for these hosts: of GPUs 0 2 1 3 in twos {0, 1} and {2, 3}, in threes {0, 1, 0} and {2, 3, 2}.
+/// That Python function, as at commit 039fa95, was run by itself for these on 25 November 2026; the
+/// reduction that it is part of was not.
 TEST(Shuffle, GathersWhereItsTurnIs) {
   using by_hosts = collective::shuffle<collective::gather_at::hosts>;
   using by_ranks = collective::shuffle<collective::gather_at::ranks>;
@@ -425,7 +428,8 @@ TEST(Shuffle, GathersWhereItsTurnIs) {
   EXPECT_THROW(by_ranks({.shards = 0}), usage_error);
 }
 
-/// What is left is the other half of a ring, alone: every part but the own, or but the next one's.
+/// What remains is the other half of a ring: a rank sends every part but its own, or every part but
+/// its successor's.
 TEST(Excluding, LeavesOneHalfOfTheRing) {
   using collective::phase;
   using scatter = collective::excluding<phase::all_gather>;
@@ -451,7 +455,7 @@ TEST(Excluding, LeavesOneHalfOfTheRing) {
   }
 }
 
-/// As tensorpack's: variable 5 on GPUs 5 and 1.
+/// As in tensorpack, with variable 5 on GPUs 5 and 1.
 TEST(HierarchicalCopy, CrossesBetweenTheHalvesOnce) {
   constexpr std::size_t whole = 10 * sizeof(float);
   for (const std::uint64_t turn : {5U, 13U}) {
@@ -477,7 +481,7 @@ TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
   for (std::size_t i = 0; i < every.ranges.size(); ++i) {
     every.ranges[i] = {i % 2 == 0 ? choice::small : choice::large, 1, i + 1};
   }
-  const chosen all(every);  // the last takes the rest, too
+  const chosen all(every);  // the last range takes the rest, too
   EXPECT_EQ(chosen().way_of(0), "small");
   EXPECT_EQ(chosen().way_of(1'000'000), "small");
   EXPECT_EQ(two.way_of(0), "large#3");
@@ -486,7 +490,8 @@ TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
   EXPECT_EQ(all.way_of(15), "small");
   EXPECT_EQ(all.way_of(16), "large");
   EXPECT_EQ(all.way_of(17), "large");
-  // Each size costs what its collective costs, and scratch is what any size up to it takes.
+  // Each size costs what its collective costs, and scratch is the most that any size up to it
+  // needs.
   const std::vector<int> hosts{0, 0, 1, 1};
   EXPECT_EQ(sent_between(two, hosts, 100),
             sent_between(collective::rings({.shards = 3}), hosts, 100));
@@ -498,7 +503,7 @@ TEST(BySize, TakesTheFirstRangeThatHoldsAChunk) {
   EXPECT_EQ(small_first.scratch_bytes(9000, 4, 3), collective::canonical().scratch_bytes(30, 4, 3));
 }
 
-/// Flags and help are of the ranges in use.
+/// Flags and help show only the ranges in use.
 TEST(BySize, DescribesARangeAfterEachLimit) {
   const auto described = [](chosen::options its) {
     std::string names;
@@ -548,7 +553,7 @@ TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
   }
   EXPECT_THROW(chosen::fastest(restless), usage_error);
   EXPECT_THROW(chosen::fastest({}), usage_error);
-  // A chunk of nothing is not sent, so its row says nothing: here 0 is no limit either.
+  // A chunk without elements is not sent, so its row is ignored; 0 stays the sign of no limit.
   const auto from_nothing =
       chosen::fastest({{0, choice::large, 1, 1e-7}, {10, choice::small, 1, 1e-6}});
   EXPECT_EQ(from_nothing.ranges, (std::array<chosen::range, 16>{{{choice::small, 1, 0}}}));
@@ -556,8 +561,9 @@ TEST(BySize, AMeasuredTableSaysWhoWasFastest) {
 
 using collective::topology;
 
-/// The pairs of a topology among ranks on hosts: the parent of each rank, the root's being itself,
-/// where sums travel to it and, unless that is the same, where it hears their total.
+/// The pairs of graphs of a topology among ranks on hosts. A graph is written as the parent of each
+/// rank, with the root as its own parent: first for the sums on their way to the root and, unless
+/// it is the same graph, then for their total on its way back.
 struct listed_graphs {
   topology how;
   std::string pairs;
@@ -567,8 +573,8 @@ struct listed_world {
   std::vector<listed_graphs> topologies;
 };
 
-/// As KungFu's own generators made them, at commit b1e1768; `ring_star` of its local and its cross
-/// graphs.
+/// The graphs are those that KungFu's own generators made at commit b1e1768; `ring_star` has those
+/// of its local and its cross graphs.
 const std::vector<listed_world>& listed_worlds() {
   static const std::vector<listed_world> all{
       {{0, 0, 0},
@@ -704,8 +710,8 @@ TEST(ByGraph, SendsAlongTheEdgesAlone) {
 }
 
 /// KungFu's hash of a name is the sum of the squares of its characters. How these values were first
-/// made is not recorded; on 25 November 2026 the sums were added up again, apart from this library.
-/// KungFu itself was not run.
+/// made is not recorded. On 25 November 2026 the sums were added up again, independently of this
+/// library. KungFu itself was not run.
 TEST(ByGraph, HashesAsKungFu) {
   const collective::by_graph by_name;
   EXPECT_EQ(by_name.route_of({"tensor0", 0, 0, 150'000}), 168'760U);  // part::tensor0[0:150000]

@@ -1,4 +1,4 @@
-// block_int8 against the definition, element by element in double.
+// Compares block_int8 with its definition, element by element in double.
 #include "tutti/compression/block_int8.hpp"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ quantised read(const std::vector<std::byte>& payload, std::size_t n, std::size_t
   return made;
 }
 
-/// As documented: a 127th of the largest magnitude, not subnormal, rounded up to 17 bits, unless
-/// 127 times that is no float.
+/// Returns the scale as documented: a 127th of the largest magnitude, not subnormal, rounded up to
+/// 17 bits unless 127 times the result is not a finite float.
 double scale_for(double largest) {
   const double exact =
       std::max<double>(static_cast<float>(largest / 127), std::numeric_limits<float>::min());
@@ -59,7 +59,8 @@ double scale_for(double largest) {
                                : above;
 }
 
-/// Double holds every product of two floats, so each cast is one rounding.
+/// Quantises by the definition. Double holds every product of two floats exactly, so each cast
+/// rounds once.
 quantised by_definition(const std::vector<float>& input, std::size_t block) {
   quantised made;
   for (std::size_t begin = 0; begin < input.size(); begin += block) {
@@ -96,7 +97,7 @@ void expect_as_defined(const std::vector<float>& input, std::size_t block) {
   }
 }
 
-/// Magnitudes from the least to the largest float in one array.
+/// Returns magnitudes from the least to the largest float in one array.
 std::vector<float> of_all_magnitudes(std::size_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> exponent(-150, 127);
@@ -120,7 +121,7 @@ TEST(block_int8, rounds_to_the_nearest_code) {
   }
 }
 
-/// 254 is the largest, so that a scale is 2, and odd numbers lie half way between two codes.
+/// The largest is 254, so the scale is 2, and odd numbers are half-way between two codes.
 TEST(block_int8, rounds_ties_to_even) {
   std::vector<float> input = {254};
   std::vector<int> expected = {127};
@@ -156,8 +157,8 @@ TEST(block_int8, sends_zeros_as_zeros) {
 }
 
 /// ZeRO++'s scale is a 128th of the largest magnitude, and 1 for zeros. Its codes are clipped to
-/// 127, so that what is as large and positive loses a whole scale; here nothing loses more than
-/// half of one, and codes differ by 1 at most.
+/// 127, so a positive element of the largest magnitude loses a whole scale. Here no element loses
+/// more than half a scale, and codes differ by at most 1.
 TEST(block_int8, divides_by_127_where_zero_plus_plus_clips) {
   for (const zero_plus_plus_blocks& theirs : blocks_by_zero_plus_plus()) {
     std::vector<float> input = gradient_in_512ths(256, theirs.step);
@@ -231,7 +232,8 @@ TEST(block_int8, under_error_feedback_says_in_one_pass_what_steps_say) {
   }
 }
 
-/// A product that is exact leaves a residual that is: nothing is lost, not even a rounding.
+/// Where the product of code and scale is exact, so is the residual, and not even a rounding is
+/// lost.
 TEST(block_int8, under_error_feedback_loses_no_more_than_a_rounding) {
   constexpr std::size_t n = 1000;
   placed<compression::error_feedback<block_int8>> codec(n, {.block = 64});

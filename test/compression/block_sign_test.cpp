@@ -1,4 +1,4 @@
-// block_sign against the definition, block by block in double.
+// Compares block_sign with its definition, block by block in double.
 #include "tutti/compression/block_sign.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using compression::block_sign;
 
 constexpr std::size_t blocks[] = {32, 64, 512, 4096};
 
-/// Sizes around the ends of words and of blocks.
+/// Returns sizes around the ends of words and of blocks.
 std::vector<std::size_t> sizes_around(std::size_t block) {
   return {0, 1, 31, 33, block - 1, block, block + 1, 3 * block - 31, 3 * block, 3 * block + 33};
 }

@@ -1,5 +1,5 @@
-// by_magnitude: what travels is what reaches the magnitude, and no payload is believed blindly.
-// by_kth_magnitude: so it is where the magnitude is that of the k-th largest.
+// by_magnitude sends the elements that reach the magnitude, and checks each payload that it
+// decodes. by_kth_magnitude does the same with the magnitude of the k-th largest element.
 #include "tutti/compression/by_magnitude.hpp"
 
 #include <bit>
@@ -25,7 +25,7 @@ using compression::by_kth_magnitude;
 using compression::by_magnitude;
 using floats = std::vector<float>;
 
-/// The two largest, and whatever is as large as the second; never a zero.
+/// It sends the two largest and all that are as large as the second, but never a zero.
 TEST(by_kth_magnitude, sends_the_largest_and_their_like) {
   const floats gradient{1, -3, 0, 3, -7, 2, 3};
   placed<by_kth_magnitude> codec(gradient.size(), {.k = 2});
@@ -74,8 +74,8 @@ TEST(by_magnitude, sends_everything_at_zero) {
   }
 }
 
-/// Selections of halves, which add exactly: what is left is below the magnitude, and nothing is
-/// lost.
+/// Gradients are multiples of one half, whose sums are exact. Residuals are below the magnitude,
+/// and nothing is lost.
 TEST(by_magnitude, leaves_less_than_the_magnitude) {
   constexpr std::size_t n = 100;
   placed<compression::error_feedback<by_magnitude>> codec(n, {.magnitude = 4});

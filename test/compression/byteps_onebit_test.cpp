@@ -1,4 +1,5 @@
-// compression::byteps_onebit against BytePS: bytes that its own functions made, and a plain loop.
+// Compares compression::byteps_onebit with BytePS: with bytes that BytePS's own functions made, and
+// with a plain loop.
 #include "tutti/compression/byteps_onebit.hpp"
 
 #include <cmath>
@@ -19,9 +20,9 @@ namespace {
 using compression::byteps_onebit;
 using compression::sign_is_worth;
 
-/// Made by OnebitCompressor's functions that compress and that update the error, of BytePS'
-/// byteps/common/compressor/impl/onebit.cc at commit f5df52fe, compiled alone, on 64 elements; the
-/// errors times i + 1, summed.
+/// The words were made by the functions of OnebitCompressor that compress and that update the
+/// error, of BytePS' byteps/common/compressor/impl/onebit.cc at commit f5df52fe, compiled alone, on
+/// 64 elements. `errors` are the sums of errors times i + 1.
 void sends_what_byteps_sends(sign_is_worth worth, const std::vector<std::string>& words,
                              const std::vector<double>& errors) {
   constexpr std::size_t n = 64;

@@ -1,4 +1,4 @@
-// One compressor selects, another encodes what was selected.
+// Tests of `chain`: one compressor selects, and another encodes the selected values.
 #include "tutti/compression/chain.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::vector<T> read(const std::vector<std::byte>& payload, std::size_t begin, st
   return values;
 }
 
-/// The k of largest magnitude, of equal ones the first, in ascending order.
+/// Returns the indices of the k largest magnitudes, of equal ones the first, in ascending order.
 std::vector<std::uint32_t> largest(const std::vector<float>& all, std::size_t k) {
   std::vector<std::uint32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -56,7 +56,8 @@ std::vector<std::uint32_t> largest(const std::vector<float>& all, std::size_t k)
   return order;
 }
 
-/// Sparse ternary compression: of the k largest their signs, and the mean of their magnitudes.
+/// Sparse ternary compression sends the signs of the k largest elements and the mean of their
+/// magnitudes.
 TEST(chain, of_a_selection_and_signs_is_sparse_ternary_compression) {
   for (const std::size_t n : awkward_sizes) {
     placed<error_feedback<chain<top_k, scaled_sign>>> codec(n, {.selection = {.density = 0.1}});
@@ -96,7 +97,8 @@ TEST(chain, of_a_selection_and_signs_is_sparse_ternary_compression) {
   }
 }
 
-/// What the two write one after the other, the second of the first's values.
+/// The payload is what the two compressors write one after the other, the second one for the values
+/// that the first selects.
 template <class Selection, class Code>
 void is_the_one_and_then_the_other(const options_of<Selection>& selecting) {
   for (const std::size_t n : awkward_sizes) {
@@ -145,7 +147,7 @@ TEST(chain, shows_what_is_no_number) {
   EXPECT_THROW(halves.encode(gradient), usage_error) << "as a selection does";
 }
 
-/// Momenta of what was sent begin again, however it was rounded.
+/// The momenta of sent elements start again at 0, however the elements were rounded.
 TEST(chain, says_what_it_has_sent) {
   using corrected = compression::momentum_correction<error_feedback<chain<top_k, scaled_sign>>>;
   placed<corrected> codec(4, {.momentum = 0.5, .decorated = {.selection = {.k = 2}}});
@@ -155,10 +157,11 @@ TEST(chain, says_what_it_has_sent) {
       << "what is left";
 }
 
-/// Drawn as its run, and rounded at random: unbiased after unbiased. One of `run` draws is run * g,
-/// rounded to powers of two with a variance of at most an eighth of its square, so a draw's
-/// variance is below 9 / 8 * run * g^2. The mean of all is within five standard deviations of g but
-/// for one of more than a million seeds; of all elements, for one of 20,000.
+/// A selection whose drawn element represents its whole run, followed by rounding at random, is
+/// unbiased, as both are. A draw from a run of `run` elements is run * g, rounded to powers of two
+/// with a variance of at most an eighth of its square. A draw's variance is therefore below 9 / 8 *
+/// run * g^2. The mean of all draws is within five standard deviations of g for all but one of more
+/// than a million seeds; that of every element, for all but one of 20,000.
 TEST(chain, of_unbiased_ones_is_unbiased) {
   constexpr std::size_t n = 64;
   constexpr std::size_t run = 4;
@@ -183,7 +186,7 @@ TEST(chain, of_unbiased_ones_is_unbiased) {
   }
 }
 
-/// Residuals of such a draw would grow step by step.
+/// The residuals of a draw that represents a whole run would grow step by step.
 TEST(error_feedback, refuses_what_stands_for_more_than_itself) {
   const random_k::options drawn{.drawn_as = kernels::drawn_as::its_run};
   EXPECT_THROW(error_feedback<random_k>{drawn}, usage_error);
@@ -192,7 +195,7 @@ TEST(error_feedback, refuses_what_stands_for_more_than_itself) {
   EXPECT_NO_THROW(random_k{drawn});
 }
 
-/// Of lengths that only the encoder knows, a server takes any that is not too long.
+/// Where only the encoder knows the length, a server accepts any length that is not too long.
 TEST(chain, refuses_a_payload_that_ends_within_its_indices) {
   const chain<top_k, compression::qsgd> policy({.selection = {.density = 0.1}});
   inline_queue queue;
@@ -200,7 +203,7 @@ TEST(chain, refuses_a_payload_that_ends_within_its_indices) {
   std::vector<std::byte> scratch(policy.scratch_bytes(sum.size()));
   chunk_context where;
   where.scratch = scratch;
-  const std::vector<std::byte> payload(39);  // of ten indices
+  const std::vector<std::byte> payload(39);  // the bytes of ten indices
   EXPECT_THROW(policy.accumulate(queue, {payload.data(), payload.size()}, sum, where),
                communication_error);
   EXPECT_EQ(sum, std::vector<float>(100));
@@ -215,7 +218,7 @@ TEST(dense_below, refuses_fewer_floats_than_there_are_elements) {
                communication_error);
 }
 
-/// The code is given as many elements as are selected.
+/// The second compressor is given as many elements as the first selects.
 TEST(error_feedback, refuses_a_code_of_selected_values_that_may_leave_more_than_there_was) {
   using levels = chain<top_k, compression::qsgd>;
   const levels::options a_tenth{.selection = {.density = 0.1}};

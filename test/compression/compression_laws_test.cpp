@@ -1,4 +1,4 @@
-// What holds for every compressor, typed over the list in support/policies.hpp.
+// Laws of every compressor, typed over the list in support/policies.hpp.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -72,7 +72,7 @@ TYPED_TEST(compression_law, is_finite_on_zeros) {
   }
 }
 
-/// Zeros of both signs, the least numbers and the largest.
+/// Returns zeros of both signs, the least numbers and, if asked for, the largest.
 std::vector<float> extremes_of(std::size_t elements, unsigned seed, bool largest) {
   using limits = std::numeric_limits<float>;
   const float all[] = {
@@ -99,8 +99,8 @@ TYPED_TEST(compression_law, is_finite_on_the_least_numbers) {
   }
 }
 
-/// Whatever a gradient holds, what is written is of the stated length, and can be read; or a
-/// selection has refused it by name.
+/// Whatever a gradient holds, the payload has the stated length and can be decoded, or a selection
+/// has refused the gradient by an error that names the element.
 TYPED_TEST(compression_law, survives_what_is_no_number) {
   using limits = std::numeric_limits<float>;
   for (const std::size_t n : awkward_sizes) {
@@ -125,7 +125,7 @@ TYPED_TEST(compression_law, survives_what_is_no_number) {
   }
 }
 
-/// What comes from a peer is not to be believed: whatever it is, nothing outside is written.
+/// A payload from a peer may be anything; decoding it must not write outside its memory.
 TYPED_TEST(compression_law, writes_nothing_outside_whatever_came) {
   constexpr std::size_t guard = 64;
   std::mt19937 random(3);
@@ -180,7 +180,7 @@ TYPED_TEST(compression_law, decodes_in_place_of_what_is_there) {
   }
 }
 
-/// The queue has what every queue has and no more, so that what compiles here does on each of them.
+/// The queue has only what every queue has, so that what compiles here compiles for each of them.
 TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
   for (const std::size_t n : awkward_sizes) {
     placed<TypeParam> now(n);
@@ -211,7 +211,7 @@ TYPED_TEST(compression_law, does_the_same_on_a_queue_that_runs_later) {
   }
 }
 
-/// Nothing but what has been sent begins again at 0, and all of that.
+/// Exactly the momenta of sent elements start again at 0.
 TYPED_TEST(compression_law, clears_what_it_has_sent_if_it_selects) {
   if constexpr (!clears_sent<TypeParam>) {
     GTEST_SKIP() << "it sends every element";
@@ -288,7 +288,7 @@ TYPED_TEST(compression_law, folds_run_by_run_as_it_folds_the_whole) {
   }
 }
 
-/// Error feedback over each compressor: nothing is lost.
+/// Error feedback around each compressor loses nothing.
 template <class C>
 class error_feedback_law : public testing::Test {};
 TYPED_TEST_SUITE(error_feedback_law, testing_lists::memoryless_compressions);
@@ -316,7 +316,7 @@ TYPED_TEST(error_feedback_law, conserves_what_it_was_given) {
   }
 }
 
-/// A float has no halves of its least number: it may be lost by as much as rounding is.
+/// Half of the least float is not a float, so an element may lose one rounding.
 TYPED_TEST(error_feedback_law, conserves_the_least_numbers) {
   constexpr double least = 0x1p-149;
   for (const std::size_t n : awkward_sizes) {

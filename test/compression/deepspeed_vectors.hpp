@@ -5,18 +5,18 @@
 #include <vector>
 
 /// What the exchange of 1-bit Adam of microsoft/DeepSpeed at commit 38327e07 makes, run with
-/// Debian's torch 1.13.1 on a CPU: ranks are threads, numpy stands in for cupy, and a rank's sends
-/// are copies.
+/// Debian's torch 1.13.1 on a CPU, with threads as ranks, numpy in place of cupy, and copies as
+/// sends.
 ///
-/// NcclBackend.compressed_allreduce on three ranks, of gradient_in_512ths(72, 3 * step + rank). It
-/// has a scale for all that a rank sends, and a bit that is set where an element is not negative,
-/// the first in a byte's top bit.
+/// NcclBackend.compressed_allreduce was run on three ranks, on gradient_in_512ths(72, 3 * step +
+/// rank). It has one scale for all that a rank sends, and a bit that is set where an element is not
+/// negative, with the first element in a byte's top bit.
 namespace tutti::test {
 
 struct deepspeed_exchange {
   std::array<std::string_view, 3> sent;  ///< bits of each rank
   std::array<float, 3> scales;           ///< of each rank
-  std::string_view mean;                 ///< bits of what the owners send, one after the other
+  std::string_view mean;                 ///< bits that the owners send, one after the other
   std::array<float, 3> mean_scales;      ///< of each owner of 24 elements
 };
 
@@ -38,7 +38,7 @@ inline constexpr std::array<deepspeed_exchange, 4> deepspeed_exchanges{
       "666e6e6c6c6c4cdcdc",
       {0x1.c6edcp-1f, 0x1.bb7bb8p-1f, 0x1.bad4f6p-1f}}}};
 
-/// After the last of them, of each rank.
+/// The errors of each rank after the last exchange.
 inline const std::array<std::vector<float>, 3> deepspeed_worker_errors{
     {{-0x1.d0f504p+0f, 0x1.0b3c7ep+0f,  0x1.32f504p+0f,  0x1.11ea1p-1f,   -0x1.0857cp-3f,
       -0x1.9615fp-1f,  -0x1.750af8p+0f, 0x1.e037e8p-1f,  0x1.186fdp-2f,   -0x1.35a83p-1f,

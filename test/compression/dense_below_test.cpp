@@ -1,4 +1,4 @@
-// A launch that is short travels in more bytes than a longer one that is compressed.
+// A short launch that is sent as floats takes more bytes than a longer one that is compressed.
 #include "tutti/compression/dense_below.hpp"
 
 #include <cstddef>
@@ -19,10 +19,11 @@
 namespace tutti {
 namespace {
 
-/// 101 elements are compressed, 100 are not: of 301 on three ranks one part is, two are not.
+/// 101 elements are compressed and 100 are not. Of 301 on three ranks, one part is compressed and
+/// two are not.
 constexpr std::size_t bound = 404;
 
-/// Gradients are all as large, so that a scale and signs say all there is.
+/// All elements of a gradient have one magnitude, so that a scale and signs are exact.
 template <class Architecture>
 void means_are_exact() {
   using strategy =
@@ -38,7 +39,7 @@ void means_are_exact() {
         each = static_cast<float>(world.rank() + step);
       }
       engine.ready(tensor_id(0));
-      engine.wait(tensor_id(0));  // so that they are launched apart
+      engine.wait(tensor_id(0));  // so that the tensors are launched separately
       engine.ready(tensor_id(1));
       engine.wait();
       for (const float each : memory.gradients()) {

@@ -7,16 +7,17 @@
 #include "tutti/compression/momentum_correction.hpp"
 
 /// What synxlin/deep-gradient-compression at commit 24673d45 makes of gradient_in_512ths(48, 2 *
-/// step + rank) on two ranks, run with Debian's torch 1.13.1 and no Horovod: DGCCompressor of ratio
-/// 0.125 and sample_ratio 1, with DGCSGDMemory of momentum 0.9, momentum_masking and none.
+/// step + rank) on two ranks, run with Debian's torch 1.13.1 and no Horovod: DGCCompressor with
+/// ratio 0.125 and sample_ratio 1, and DGCSGDMemory with momentum 0.9, with momentum_masking and
+/// without.
 namespace tutti::test {
 
 struct dgc_run {
   compression::factor_masking masking;
-  std::array<std::array<std::vector<std::uint32_t>, 2>, 6> sent;  ///< where, by step and rank
+  std::array<std::array<std::vector<std::uint32_t>, 2>, 6> sent;  ///< indices, by step and rank
   std::array<std::vector<float>, 2> values;                       ///< of the last step, by rank
-  std::vector<float> momenta;                                     ///< of rank 1, after it
-  std::vector<float> velocities;                                  ///< of rank 1, after it
+  std::vector<float> momenta;     ///< of rank 1, after the last step
+  std::vector<float> velocities;  ///< of rank 1, after the last step
 };
 
 inline const std::vector<dgc_run>& dgc_runs() {

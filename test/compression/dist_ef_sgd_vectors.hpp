@@ -5,18 +5,18 @@
 #include <vector>
 
 /// What the program of Zheng et al. makes, imagenet/ in ZiyueHuang/dist-ef-sgdm at commit 030970a9,
-/// run with Debian's torch 1.13.1 on CPUs and the bit2byte of sign_vectors.hpp: SGD_distribute on
-/// three processes over Gloo, gpus_per_machine=1, with compression and no momentum, under a
-/// learning rate that changes; parameters of 35, 33 and 6 elements, all 0 at first, whose gradients
-/// are one gradient_in_512ths(74, 3 * step + rank). All three have one scale, for they fit in a
-/// bucket.
+/// run with Debian's torch 1.13.1 on CPUs and the bit2byte of sign_vectors.hpp. SGD_distribute was
+/// run on three processes over Gloo with gpus_per_machine=1, with compression and no momentum,
+/// under a learning rate that changes. Parameters have 35, 33 and 6 elements, all 0 at first, and
+/// their gradients are one gradient_in_512ths(74, 3 * step + rank). All three parameters fit into
+/// one bucket and have one scale.
 namespace tutti::test {
 
 struct dist_ef_sgd_step {
   float learning_rate;
   std::array<std::vector<std::uint32_t>, 3> sent;  ///< by each rank
   std::array<float, 3> scales;
-  std::vector<std::uint32_t> mean;  ///< that rank 0 sends
+  std::vector<std::uint32_t> mean;  ///< sent by rank 0
   float mean_scale;
 };
 
@@ -60,7 +60,7 @@ inline const std::vector<dist_ef_sgd_step>& dist_ef_sgd_steps() {
   return steps;
 }
 
-/// After the last of them: what rank 0 has left behind of its gradients and of means.
+/// The residuals of rank 0 after the last step, of its gradients and of means.
 inline const std::vector<float> dist_ef_sgd_worker_error{
     -0x1.f6901ep+0f, -0x1.31e48ap+0f, 0x1.859022p+0f,  0x1.b72044p-1f,  0x1.8c811p-3f,
     -0x1.e1bf7cp-2f, 0x1.233f7cp-1f,  0x1.22c5d8p-2f,  -0x1.853a2cp-2f, -0x1.32ef4ep-1f,

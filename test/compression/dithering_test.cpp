@@ -1,4 +1,5 @@
-// compression::dithering against BytePS: bits that its own functions made, and a plain oracle.
+// Compares compression::dithering with BytePS: with bits that BytePS's own functions made, and with
+// a plain oracle.
 #include "tutti/compression/dithering.hpp"
 
 #include <algorithm>
@@ -26,9 +27,10 @@ using kernels::chunk_norm;
 using kernels::level_spacing;
 using options = dithering::options;
 
-/// Made by the functions of DitheringCompressor that compress and decompress, and the coders they
-/// use, of BytePS' byteps/common/compressor at commit f5df52fe, compiled alone, on 37 elements,
-/// with SplitMix64 from 42 on in place of their random numbers; the values times i + 1, summed.
+/// The messages were made by the functions of DitheringCompressor that compress and decompress, and
+/// by the coders that they use, of BytePS' byteps/common/compressor at commit f5df52fe. They were
+/// compiled alone and run on 37 elements, with SplitMix64 from 42 on in place of their random
+/// numbers. `weighted` is the sum of values times i + 1.
 void sends_what_byteps_sends(const kernels::dithering_code& code, const std::string& message,
                              double weighted) {
   constexpr std::size_t n = 37;
@@ -67,7 +69,7 @@ TEST(dithering, sends_what_byteps_sends) {
                           73.608916401863098);
 }
 
-/// Elias' delta code by the book.
+/// Returns Elias' delta code as it is defined.
 std::string delta(std::uint64_t number) {
   const auto binary = [](std::uint64_t of) {
     std::string digits;
@@ -81,7 +83,7 @@ std::string delta(std::uint64_t number) {
   return std::string(count.size() - 1, '0') + count + digits.substr(1);
 }
 
-/// The bits of a payload's words, and the header before them.
+/// Returns the bits in a payload's words, whose number is in the header.
 std::string bits_of(const std::vector<std::byte>& payload) {
   std::string bits;
   for (std::size_t at = 8; at < payload.size(); at += 4) {
@@ -98,8 +100,8 @@ std::string bits_of(const std::vector<std::byte>& payload) {
   return bits.substr(0, count);
 }
 
-/// Whatever is drawn, a value is one of the two levels around the element, and the code is that of
-/// the values.
+/// Whatever is drawn, a value is one of the two levels around the element, and the payload is the
+/// code of the values.
 void codes_what_it_decodes(const std::vector<float>& gradient, const options& with) {
   const std::size_t n = gradient.size();
   placed<dithering> codec(n, with);
@@ -150,8 +152,8 @@ TEST(dithering, codes_what_it_decodes) {
   }
 }
 
-/// 4000 encodings: their mean lies within four deviations of the element, which fails by chance
-/// once in 16,000 for an element, and these draws are always the same.
+/// The mean of 4000 encodings is within four standard deviations of the element. By chance that
+/// fails once in 16,000 elements, but these draws are always the same.
 TEST(dithering, is_unbiased) {
   constexpr int times = 4000;
   const std::vector<float> gradient{1.0f, -0.7f, 0.01f, 0.26f, -0.49f, 0.0f, 0.123f};
@@ -180,7 +182,7 @@ TEST(dithering, ranks_and_steps_draw_apart) {
   EXPECT_NE(codec.encode(gradient), codec.encode(gradient));
 }
 
-/// Squares, and products of a level and the norm, that no float holds; and squares that vanish.
+/// The squares, and products of a level and the norm, overflow a float, or the squares underflow.
 TEST(dithering, is_unharmed_by_the_largest_numbers_and_the_least) {
   constexpr float largest = std::numeric_limits<float>::max();
   for (const float scale : {largest, 1e38f, 1e30f, 1e-25f, 1e-36f}) {
@@ -226,7 +228,7 @@ TEST(dithering, believes_no_payload_blindly) {
     for (const unsigned value : {0u, 1u, 127u, 255u}) {
       auto broken = payload;
       broken[at] = static_cast<std::byte>(value);
-      codec.decode(broken);  // the sanitizers watch
+      codec.decode(broken);  // the sanitizers check it
     }
   }
   for (std::size_t bytes = 0; bytes < payload.size(); ++bytes) {
@@ -249,9 +251,9 @@ TEST(dithering, expects_about_what_normal_elements_make) {
   }
 }
 
-/// Of n elements of one magnitude each is at top / sqrt(n) of the first level above 0; what
-/// rounding leaves of them is on average sqrt(n) / top - 1 of the square of what there was. Levels
-/// of the largest magnitude leave nothing of those.
+/// Each of n elements of one magnitude is at top / sqrt(n) of the first level above 0. Rounding
+/// leaves on average sqrt(n) / top - 1 of the squared elements. With levels relative to the largest
+/// magnitude it leaves nothing of them.
 TEST(dithering, is_refused_under_error_feedback_where_it_may_leave_more_than_there_was) {
   using remembering = compression::error_feedback<dithering>;
   constexpr int draws = 400;

@@ -6,8 +6,8 @@
 #include <vector>
 
 /// What epfml/error-feedback-SGD at commit 0f92041b makes of gradient_in_512ths(45, step) with
-/// Debian's torch 1.13.1: ErrorFeedbackSGD with comp='scaled_sign' and memory=True, whose learning
-/// rate is halved after two steps. No element is 0, of which its torch.sign would make 0.
+/// Debian's torch 1.13.1: ErrorFeedbackSGD with comp='scaled_sign' and memory=True, with a learning
+/// rate that is halved after two steps. No element is 0, whose sign torch.sign would make 0.
 namespace tutti::test {
 
 struct ef_sign_sgd_step {
@@ -22,7 +22,7 @@ inline constexpr std::array<ef_sign_sgd_step, 4> ef_sign_sgd_steps{
      {0x1p-2f, 0x1.2e0d06p-2f, "--+++---+---++--++-++++--+++----+---+---++-++"},
      {0x1p-2f, 0x1.d88a2ap-3f, "-++++++-+++---+---++----+++++++--++--+-----+-"}}};
 
-/// After the second step and after the fourth.
+/// The residuals after the second step and after the fourth.
 inline const std::array<std::vector<float>, 2> ef_sign_sgd_memories{
     {{-0x1.43d828p-2f, -0x1.eb27d8p-2f, 0x1.724448p-2f,  0x1.90889p-3f,   0x1.e4448p-6f,
       -0x1.17777p-3f,  -0x1.35bbb8p-2f, -0x1.dfbbb8p-2f, 0x1.3fd828p-2f,  0x1.2bb05p-3f,
@@ -43,9 +43,9 @@ inline const std::array<std::vector<float>, 2> ef_sign_sgd_memories{
       -0x1.6ab7ap-7f,  0x1.81cf1cp-4f,  -0x1.afc57p-6f,  0x1.7d1ba6p-3f,  -0x1.01c8b4p-4f,
       0x1.33cf1cp-4f,  -0x1.641872p-3f, 0x1.561ba6p-3f,  -0x1.025486p-3f, 0x1.617f9cp-4f}}};
 
-/// What EFSignCompressor of HKBU-HPML/ddl-benchmarks at commit 30de09bc sends of
-/// gradient_in_512ths(74, 2 * step), run so, too, with the bit2byte of sign_vectors.hpp, and what
-/// it has left behind after the fifth step. No element is 0 here either.
+/// What EFSignCompressor of HKBU-HPML/ddl-benchmarks at commit 30de09bc sends for
+/// gradient_in_512ths(74, 2 * step), run in the same way, with the bit2byte of sign_vectors.hpp,
+/// and its residuals after the fifth step. No element is 0 here either.
 inline const std::array<std::vector<std::uint32_t>, 5> words_of_efsignum{
     {{0x8f0f0f00, 0x0f0f0f00, 0x0f0f1e00},
      {0xbc3c3c00, 0x38383900, 0x79797800},

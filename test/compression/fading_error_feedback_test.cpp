@@ -1,4 +1,4 @@
-// Residuals that decay, and that are cut.
+// Residuals that decay and are clipped.
 #include "tutti/compression/fading_error_feedback.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using compression::fading_error_feedback;
 using compression::scaled_sign;
 using compression::top_k;
 
-/// e becomes clip(keep * e) + g, of which the largest leaves.
+/// e becomes clip(keep * e) + g, of which the largest element is sent.
 TEST(fading_error_feedback, forgets_as_it_says) {
   for (const std::size_t n : awkward_sizes) {
     for (const float keep : {0.0f, 0.5f, 1.0f}) {
@@ -59,7 +59,7 @@ TEST(fading_error_feedback, loses_nothing_by_default) {
   }
 }
 
-/// NaN is not cut, so that whoever looks finds it.
+/// NaN is not clipped, so that a check for it finds it.
 TEST(fading_error_feedback, leaves_nan_and_cuts_infinities) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> values{1, -0.0f, 5, -5, infinity, -infinity, std::nanf("")};
@@ -70,7 +70,7 @@ TEST(fading_error_feedback, leaves_nan_and_cuts_infinities) {
   EXPECT_TRUE(std::isnan(values.back()));
 }
 
-/// Whoever encodes a sum again forgets of it alike.
+/// An owner that encodes a sum again lets its residuals decay in the same way.
 TEST(fading_error_feedback, fades_at_both_ends) {
   const fading_error_feedback<top_k> policy({.keep = 0, .decorated = {.k = 1}});
   using answers = decltype(relay(policy));

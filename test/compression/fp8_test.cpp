@@ -1,4 +1,4 @@
-// fp8 against tables of all 256 numbers that each format has, in double, and E3M0 against its
+// Compares fp8 with tables, in double, of all 256 numbers that each format has, and E3M0 with its
 // sixteen.
 #include "tutti/compression/fp8.hpp"
 
@@ -25,7 +25,7 @@
 namespace tutti {
 namespace {
 
-/// OCP's definition of a format: the number that each of its codes stands for.
+/// OCP's definition of a format: the number of each of its codes.
 struct table {
   std::vector<double> numbers;  // of codes 0 to 127, as far as they are finite
   bool has_infinity;
@@ -47,7 +47,8 @@ struct table {
 
   double largest() const { return numbers.back(); }
 
-  /// The code of the number nearest to a magnitude, ties to even; `past` is what would come next.
+  /// Returns the code of the number nearest to a magnitude, with ties to even, or the code past the
+  /// last for a magnitude out of range.
   std::size_t nearest(double magnitude) const {
     for (std::size_t code = 0;; ++code) {
       if (code + 1 == numbers.size()) {
@@ -98,7 +99,7 @@ TYPED_TEST(fp8, reads_every_code) {
   }
 }
 
-/// All numbers, what lies between two of them, and the floats beside that.
+/// Returns all numbers, the values half-way between two of them, and the floats next to those.
 std::vector<float> around(const table& all) {
   std::vector<float> made = {FLT_TRUE_MIN, FLT_MIN, FLT_MAX,
                              static_cast<float>(all.largest() * 1.5)};
@@ -149,8 +150,8 @@ sent read(const std::vector<std::byte>& payload, std::size_t n, std::size_t bloc
   return made;
 }
 
-/// The least power of two from 2^-126 on that brings the magnitude into range, and keeps the
-/// largest number a float.
+/// Returns the least power of two, from 2^-126 on, that brings the magnitude into range, as long as
+/// the largest number times it is still a float.
 double scale_for(const table& all, double magnitude) {
   double scale = std::ldexp(1, -126);
   while (magnitude > all.largest() * scale && all.largest() * scale * 2 <= double{FLT_MAX}) {
@@ -241,7 +242,8 @@ TYPED_TEST(fp8, refuses_an_empty_block) {
 
 // ---- four bits
 
-/// The nearest of 0 and the powers of two from `least` on, the greater of two that are as near.
+/// Returns the nearest of 0 and the powers of two from `least` on, and of two equally near ones the
+/// greater.
 double nearest_power(double magnitude, double least) {
   if (magnitude < least / 2) {
     return 0;
@@ -259,7 +261,7 @@ TEST(e3m0, is_the_nearest_of_seven_powers_of_two) {
     for (const float each : {0.0f, -0.0f, 0.3f, FLT_MIN, -FLT_TRUE_MIN, FLT_MAX, -FLT_MAX}) {
       inputs.emplace_back(n, each);
     }
-    // 1 is the largest, beside magnitudes half-way between powers and just below.
+    // The largest is 1; the others are half-way between powers of two and just below.
     inputs.emplace_back(n, 1.0f);
     for (std::size_t i = 1; i < n; ++i) {
       const float half_way = std::ldexp(i % 4 < 2 ? 1.5f : 1.0f, -static_cast<int>(i % 11));
@@ -289,7 +291,7 @@ TEST(e3m0, is_the_nearest_of_seven_powers_of_two) {
   }
 }
 
-/// -1 is 15, 1/64 the code 1; the first element has the upper half of a byte.
+/// -1 is code 15, and 1/64 is code 1. The first element of a byte is in its upper half.
 TEST(e3m0, lies_in_words_behind_the_largest_magnitude) {
   placed<compression::e3m0> codec(3);
   const auto payload = codec.encode(std::vector{-1.0f, 0.015625f, 0.25f});
@@ -311,7 +313,8 @@ TEST(e3m0, shows_what_is_not_finite_everywhere) {
   }
 }
 
-/// Sixteenths up to 7, and what is above them as 7: no floating-point format.
+/// Multiples of a sixteenth up to 7, with larger values clipped to 7: a format without floating
+/// point.
 struct sixteenths {
   using bits = std::int8_t;
   static bits to_bits(float value) {
@@ -325,7 +328,8 @@ struct in_double {
   static float to_float(bits its) { return static_cast<float>(its); }
 };
 
-/// A format's bits of every element, one after the other; a sum is a float that becomes bits again.
+/// The payload is the format's bits of every element, one after the other. A sum is computed in
+/// float and becomes bits again.
 template <class Format>
 void is_of_each_element() {
   using bits = typename Format::bits;

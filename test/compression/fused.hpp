@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-/// What `encode` in one pass must equal: bits of payload and residual of encoding in steps, for
-/// four gradients in turn; `gradient_at(step)` has n elements.
+/// Expects an `encode` in one pass to give the bits of payload and residual that encoding in
+/// separate steps gives, for four gradients in turn. `gradient_at(step)` has n elements.
 template <class C, class Gradient>
 void expect_fused_as_in_steps(std::size_t n, const options_of<C>& values, Gradient gradient_at) {
   using policy = compression::error_feedback<C>;

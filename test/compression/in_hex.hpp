@@ -17,7 +17,8 @@ inline std::string in_hex(const std::vector<std::byte>& payload) {
   return digits;
 }
 
-/// Exact gradients that are not all alike, as vectors that originals made have them.
+/// Returns exact gradients of many different values, as used for the vectors that original programs
+/// made.
 inline std::vector<float> gradient_in_512ths(std::size_t elements, std::size_t step) {
   std::vector<float> made(elements);
   for (std::size_t i = 0; i < elements; ++i) {

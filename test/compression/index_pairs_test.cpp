@@ -1,5 +1,5 @@
-// compression::byteps_topk and byteps_randomk against BytePS: messages that its own functions made,
-// and plain loops.
+// Compares compression::byteps_topk and byteps_randomk with BytePS: with messages that BytePS's own
+// functions made, and with plain loops.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -26,7 +26,7 @@ using compression::byteps_randomk;
 using compression::byteps_topk;
 using compression::error_feedback;
 
-/// Seven magnitudes, so that many are equal.
+/// Returns seven different magnitudes at most, so that many are equal.
 std::vector<float> of_few_values(std::size_t n, std::size_t step) {
   std::vector<float> made(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -118,7 +118,7 @@ TEST(index_pairs, refuse_what_cannot_be) {
   EXPECT_THROW(byteps_topk{}.wire_bytes(std::size_t{1} << 32), usage_error);
 }
 
-/// No element outside is larger than one inside, over more than one block.
+/// No unselected element is larger than a selected one, also over more than one block.
 TEST(index_pairs, refuse_an_element_that_a_chunk_has_not) {
   placed<byteps_topk> codec(10, {.k = 2});
   auto payload = codec.encode(std::vector<float>{0, 0, 3, 0, 0, 0, 0, 0, 0, -4});
@@ -166,7 +166,7 @@ TEST(topk, names_a_nan) {
   }
 }
 
-/// The generator as its authors have it, from the first number on.
+/// The random generator as its authors published it, beginning with its first number.
 struct drawn {
   std::uint64_t a;
   std::uint64_t b;
@@ -197,7 +197,7 @@ TEST(randomk, draws_on_from_step_to_step) {
         ASSERT_EQ(each.value, gradient[index]);
       }
       const auto decoded = codec.decode(payload);
-      for (std::size_t i = 0; i < n; ++i) {  // what travels counts once, and the rest is lost
+      for (std::size_t i = 0; i < n; ++i) {  // sent elements count once, and the others are lost
         ASSERT_EQ(decoded[i], indices.contains(i) ? gradient[i] : 0.0f) << i;
       }
     }
@@ -223,7 +223,7 @@ TEST(xorshift, discards_as_it_draws) {
   EXPECT_EQ(once(), twice());
 }
 
-/// What a device's threads do, one after the other.
+/// Runs the parts that a device's threads would run, one after the other.
 TEST(randomk, is_drawn_and_added_in_parts_as_on_a_host) {
   constexpr std::size_t n = 500;
   constexpr std::size_t k = 200;

@@ -18,8 +18,8 @@ inline double norm(std::span<const double> of) {
   return std::sqrt(squares);
 }
 
-/// PowerSGD in double, written row by row from the paper: M = g + E, P = sum M Q, Gram-Schmidt,
-/// Q = sum M'P, the mean is P Q' / p, and E what M has more.
+/// PowerSGD in double, written row by row from the paper: M = g + E, P = sum M Q, Gram-Schmidt, Q =
+/// sum M'P, the mean is P Q' / p, and E is M minus P Q'.
 class recurrence {
  public:
   recurrence(int count, std::size_t rows, std::size_t columns, std::size_t rank, std::uint64_t seed,
@@ -38,8 +38,8 @@ class recurrence {
     }
   }
 
-  /// Goes on from what has been remembered elsewhere: residuals, and the columns of Q one by one,
-  /// times any number.
+  /// Continues from the state of another implementation: residuals, and the columns of Q one after
+  /// the other, times any number.
   void go_on_from(std::size_t rank, std::span<const float> residual, std::span<const float> q) {
     residuals[rank].assign(residual.begin(), residual.end());
     for (std::size_t i = 0; i < q.size(); ++i) {

@@ -30,7 +30,7 @@ using remembered = compression::error_feedback<compression::top_k>;
 using corrected = compression::momentum_correction<remembered>;
 using floats = std::vector<float>;
 
-/// One worker of the paper's algorithm; what it sends of each element, 0 where nothing.
+/// One worker of the paper's algorithm, which returns what it sends of each element, or 0.
 struct worker {
   float momentum;
   factor_masking masking;
@@ -106,8 +106,9 @@ TEST(MomentumCorrection, IsItsAuthorsProgram) {
   }
 }
 
-/// Of halves, so that every sum is exact. All momenta that the selection was given have been sent
-/// or wait; each gradient comes to 2 of itself, less what goes on in u and what of u was masked.
+/// Values are multiples of one half, so that every sum is exact. Each momentum that the selection
+/// was given has been sent or is a residual. A gradient counts twice in the long run, less what is
+/// still in u and what of u was masked.
 TEST(MomentumCorrection, LosesWhatIsMaskedAlone) {
   constexpr std::size_t n = 64;
   for (const factor_masking masking : {factor_masking::sent, factor_masking::none}) {
@@ -144,7 +145,7 @@ TEST(MomentumCorrection, LosesWhatIsMaskedAlone) {
 }
 
 TEST(MomentumCorrection, ClipsEachRanksGradient) {
-  const floats gradient{3, 0, -4, 12};  // of norm 13
+  const floats gradient{3, 0, -4, 12};  // its norm is 13
   const auto momenta_of = [&](double clip, std::uint64_t ranks) {
     placed<corrected> codec(4, {.momentum = 0.5, .clip = clip, .decorated = {.k = 1}});
     codec.ranks = ranks;
@@ -158,7 +159,7 @@ TEST(MomentumCorrection, ClipsEachRanksGradient) {
   EXPECT_EQ(momenta_of(13, 4), (floats{factor * 3, 0, factor * -4, 0}));
   EXPECT_EQ(momenta_of(6.5, 1), momenta_of(13, 4));
   EXPECT_NE(momenta_of(13, 1), momenta_of(13, 4));
-  // A clipped gradient enters a momentum that is not clipped again.
+  // A clipped gradient is added to a momentum, which is not clipped again.
   placed<corrected> twice(4, {.momentum = 0.5, .clip = 6.5, .decorated = {.k = 1}});
   twice.encode(gradient);
   twice.encode(gradient);
@@ -178,7 +179,7 @@ TEST(MomentumCorrection, IsForAnyCompressor) {
   EXPECT_EQ(whole.decode(whole.encode(floats{1, 2, 3})), (floats{1.5, 3, 4.5}));
 }
 
-/// What travels as floats is no selection, and BytePS's selections are some.
+/// What is sent as floats is no selection and is not masked; BytePS's selections are.
 TEST(MomentumCorrection, MasksWhatIsSelectedAlone) {
   const auto momenta = [](auto codec) {
     codec.encode(floats{4, -1, -8, 2});
@@ -194,7 +195,8 @@ TEST(MomentumCorrection, MasksWhatIsSelectedAlone) {
   EXPECT_EQ(momenta(placed<of_byteps>(4, {.decorated = {.k = 2}})), rest);
 }
 
-/// Chunks that travel as floats have a dense optimizer's momentum, and what waited goes with it.
+/// Chunks that are sent as floats have the momentum of a dense optimizer, and their residuals are
+/// sent with them.
 TEST(MomentumCorrection, IsOfShortChunksToo) {
   using some = compression::momentum_correction<compression::dense_below<remembered>>;
   const auto set = [](std::size_t dense_below) {

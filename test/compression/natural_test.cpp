@@ -1,4 +1,4 @@
-// natural compression against the paper's definition in plain double.
+// Compares natural compression with the paper's definition in plain double.
 #include "tutti/compression/natural.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 using compression::natural;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// SplitMix64 as published.
+/// SplitMix64 as it was published.
 std::uint64_t mixed(std::uint64_t state) {
   std::uint64_t z = state + 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -37,13 +37,14 @@ std::uint64_t number(std::uint64_t key, std::uint64_t place) {
   return mixed(key + place * 0x9e3779b97f4a7c15u);
 }
 
-/// A uniform number for each element: of a seed, a rank, a step and a place.
+/// Returns a uniform number for each element, from a seed, a rank, a step and a place.
 double drawn(std::uint64_t seed, const chunk_context& where, std::size_t i) {
   const std::uint64_t key = number(number(seed, where.rank), where.step);
   return static_cast<double>(number(key, where.first_element + i) >> 41) / 8388608.0;
 }
 
-/// The power of two below, and how far it is to the one above, as a share.
+/// The powers of two below and above, and how far the value is from the lower to the upper, as a
+/// share.
 struct neighbours {
   double below;
   double above;
@@ -67,7 +68,7 @@ double by_definition(float value, double uniform) {
   return its.share + uniform >= 1 ? its.above : its.below;
 }
 
-/// Magnitudes from the least to the largest float, powers of two among them.
+/// Returns magnitudes from the least to the largest float, with powers of two among them.
 std::vector<float> of_all_magnitudes(std::size_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_int_distribution<int> exponent(-149, 127);
@@ -111,8 +112,8 @@ TEST(natural, draws_a_neighbour_by_its_nearness) {
   }
 }
 
-/// Nine bits an element: the first element's sign is the top bit of the first word, and bytes
-/// follow the words.
+/// The payload has nine bits an element. The first element's sign is the top bit of the first word,
+/// and bytes of exponents follow the words.
 TEST(natural, has_the_wire_that_it_documents) {
   EXPECT_EQ(natural::wire_bytes(0), 0u);
   EXPECT_EQ(natural::wire_bytes(1), 5u);
@@ -122,13 +123,13 @@ TEST(natural, has_the_wire_that_it_documents) {
   const auto payload = codec.encode(std::vector<float>{-2.0f, 0.25f, -0.0f});
   std::uint32_t signs = 0;
   std::memcpy(&signs, payload.data(), sizeof signs);
-  EXPECT_EQ(signs, 0xa000'0000u);  // of a single word, whose rows are one element each
+  EXPECT_EQ(signs, 0xa000'0000u);  // one word, in which each row is one element
   EXPECT_EQ(std::vector<std::byte>(payload.begin() + 4, payload.end()),
             (std::vector{std::byte{128}, std::byte{125}, std::byte{0}}));
 }
 
-/// The mean over many steps is the element, within five deviations of a mean of so many draws: an
-/// unbiased rounding would leave that once in 1.7 million elements.
+/// The mean over many steps is within five standard deviations of the element. An unbiased rounding
+/// would fail that once in 1.7 million elements.
 TEST(natural, is_unbiased) {
   constexpr std::size_t n = 200;
   constexpr int steps = 4000;
@@ -182,13 +183,14 @@ TEST(natural, rounds_otherwise_in_another_place_step_rank_seed_and_on_the_way_ba
   }
 }
 
-/// An owner answers as the compressor's own answers are made, and remembers what those lose.
+/// An owner encodes its answers as the decorated compressor's own answers are, and keeps their
+/// residuals.
 TEST(remembering_answers, are_those_of_what_it_decorates) {
   using compression::error_feedback;
   using compression::remembering_answers;
   auto gradient = gradient_of(512, 6);
   for (float& each : gradient) {
-    each += 0.0f;  // as a residual does to a zero below 0
+    each += 0.0f;  // as a residual does to -0
   }
   const remembering_answers<natural> policy(natural::options{.seed = 3});
   const auto answers = relay(policy);

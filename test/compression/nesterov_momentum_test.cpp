@@ -1,5 +1,5 @@
-// compression::nesterov_momentum and rescaled_error_feedback against BytePS: messages that its own
-// functions made while the learning rate changed, and plain loops.
+// Compares compression::nesterov_momentum and rescaled_error_feedback with BytePS: with messages
+// that BytePS's own functions made while the learning rate changed, and with plain loops.
 #include "tutti/compression/nesterov_momentum.hpp"
 
 #include <cmath>
@@ -28,8 +28,8 @@ using compression::rescaled_error_feedback;
 
 constexpr double rates[] = {0.1, 0.1, 0.3, 0.05};
 
-/// Messages of four steps on 64 elements of gradient_in_512ths, one at each of these rates; the
-/// engine's part, to tell the compressor of a change, is played here.
+/// Checks the messages of four steps on 64 elements of gradient_in_512ths, one at each of these
+/// rates. The test takes the engine's part and tells the compressor of each change.
 template <class C>
 void sends_at_changing_rates(const options_of<C>& values, const std::vector<std::string>& words) {
   constexpr std::size_t n = 64;
@@ -45,9 +45,9 @@ void sends_at_changing_rates(const options_of<C>& values, const std::vector<std:
   }
 }
 
-/// Made by NesterovMomentumCompressor, VanillaErrorFeedbackCompressor, OnebitCompressor and
-/// TopkCompressor of BytePS' byteps/common/compressor at commit f5df52fe, with its CpuReducer,
-/// compiled alone; its file lr.s held each step's rate.
+/// The messages were made by NesterovMomentumCompressor, VanillaErrorFeedbackCompressor,
+/// OnebitCompressor and TopkCompressor of BytePS' byteps/common/compressor at commit f5df52fe, with
+/// its CpuReducer, compiled alone. The file lr.s that they read held each step's rate.
 TEST(rescaled_error_feedback, sends_what_byteps_sends) {
   sends_at_changing_rates<rescaled_error_feedback<byteps_onebit>>(
       {}, {"00ff0f801f00ff0f0026713f", "7f1f00bf007f1f00287d893f", "0f00ff07ff0f00ff0f8c703f",
@@ -86,7 +86,7 @@ TEST(rescaled_error_feedback, has_the_rate_inside_the_residual) {
       }
       for (std::size_t i = 0; i < n; ++i) {
         const double published = e[i] < 0 ? -scale : scale;
-        if (std::fabs(e[i]) > 1e-5) {  // of a smaller one the sign may be a rounding's
+        if (std::fabs(e[i]) > 1e-5) {  // a smaller one's sign may depend on rounding
           ASSERT_NEAR(rate * double{sent[i]}, published, 1e-5) << i << " in step " << step;
         }
         e[i] -= rate * double{sent[i]};

@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-/// A queue that runs nothing until told to: what an encoder enqueued must not refer to its frame.
+/// A queue that runs nothing until it is told to, so that a test finds work which refers to the
+/// frame of the encoder that enqueued it.
 class deferred_queue : public host_loops<deferred_queue> {
  public:
   template <class F>
@@ -30,8 +31,8 @@ class deferred_queue : public host_loops<deferred_queue> {
   std::vector<std::function<void()>> work_;
 };
 
-/// A compressor with the memory and scratch of one chunk. Lanes lie further apart than they are
-/// long, and what lies between them is watched.
+/// A compressor with the memory and scratch of one chunk. Rows of memory have gaps between them, in
+/// which writes are detected.
 template <class C>
 class placed {
  public:
@@ -59,8 +60,8 @@ class placed {
 
   std::span<float> row(std::size_t i) { return where().row(i, elements_); }
 
-  /// One step on `queue`; the room for the payload begins as `fill` and has guards on both sides.
-  /// What is handed back is as long as the payload.
+  /// Encodes one step on `queue`. The room for the payload is filled with `fill` first and has
+  /// guards on both sides. Returns the payload.
   template <class Queue>
   std::vector<std::byte> encode_on(Queue& queue, std::span<const float> gradient,
                                    std::byte fill = std::byte{0x5a}) {
@@ -102,7 +103,7 @@ class placed {
 
   C policy;
   std::uint64_t ranks = 1;
-  bool overran = false;  ///< something outside the payload or the rows was written
+  bool overran = false;  ///< whether something outside the payload or the rows was written
 
  private:
   static constexpr std::ptrdiff_t gap = 3;
@@ -127,7 +128,7 @@ class placed {
 /// Sizes around every word and vector boundary.
 inline constexpr std::size_t awkward_sizes[] = {0, 1, 7, 31, 32, 33, 1000, 4099};
 
-/// Gradient-like values with zeros of both signs and repeated magnitudes among them.
+/// Returns values like a gradient's, with zeros of both signs and repeated magnitudes among them.
 inline std::vector<float> gradient_of(std::size_t elements, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.1f);

@@ -6,7 +6,7 @@
 
 namespace tutti::test {
 
-/// The same hook's above rank 2, where it takes torch.linalg.qr.
+/// Runs of the same hook above rank 2, where it uses torch.linalg.qr.
 inline const std::vector<hook_run>& hook_runs_by_qr() {
   static const std::vector<hook_run> runs{
       {{9, 7},

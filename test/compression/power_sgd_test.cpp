@@ -1,4 +1,5 @@
-// power_sgd against the paper's recurrence in double, its payloads summed here by plain arithmetic.
+// Compares power_sgd with the paper's recurrence in double. The test sums payloads by plain
+// arithmetic.
 #include "tutti/compression/power_sgd.hpp"
 
 #include <Eigen/QR>
@@ -49,7 +50,7 @@ double distance(std::span<const float> from, std::span<const double> to) {
   return norm(difference);
 }
 
-/// Ranks that compress one tensor together.
+/// Ranks that together compress one tensor.
 class ranks_of {
  public:
   ranks_of(int count, const tensor_facts& tensor, const compression::power_sgd::options& with)
@@ -61,7 +62,7 @@ class ranks_of {
     }
   }
 
-  /// The mean on every rank; all are the same bits.
+  /// Returns the mean, after a check that all ranks have the same bits.
   floats step(const std::vector<floats>& gradients, int passes = 1) {
     const int count = static_cast<int>(all_.size());
     for (int round = 0; round < 2; ++round) {
@@ -159,7 +160,8 @@ void for_ten_steps(const Step& step, const After& after) {
   }
 }
 
-/// By how much the mean and the residuals differ, beside the longest matrix that was sent.
+/// Returns by how much the mean and the residuals differ, relative to the largest norm of a matrix
+/// that was compressed.
 double off_by(ranks_of& ranks, recurrence& exact, const std::vector<floats>& gradients) {
   const floats mean = ranks.step(gradients);
   const doubles expected = exact.step(gradients);
@@ -185,8 +187,8 @@ TEST(power_sgd, each_step_is_the_recurrence_in_double) {
   EXPECT_LE(worst, 4 * 0x1p-24) << "roundings of what is sent, of the mean and of residuals";
 }
 
-/// Where columns of M Q are close to dependent, the recurrence itself magnifies what payloads lose
-/// as floats; by how much is chance, so all matrices are asked, and not each.
+/// Where columns of M Q are nearly dependent, the recurrence itself magnifies what payloads lose as
+/// floats. By how much is chance, so the bound is on all matrices together and not on each.
 TEST(power_sgd, ten_steps_stay_with_the_recurrence_in_double) {
   double worst = 0;
   doubles all;
@@ -203,8 +205,8 @@ TEST(power_sgd, ten_steps_stay_with_the_recurrence_in_double) {
 
 using by_rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Subspace iteration by Eigen's reflections, which share no arithmetic with Gram and Schmidt's
-/// columns: bases differ in signs, and what is projected on them does not.
+/// Subspace iteration by Eigen's Householder reflections, which share no arithmetic with
+/// Gram-Schmidt. The bases differ in signs, but the projections on them do not.
 class projection {
  public:
   projection(std::size_t count, Eigen::MatrixXd first)
@@ -233,7 +235,7 @@ class projection {
   Eigen::MatrixXd q_;
 
  public:
-  std::vector<by_rows> residuals;  ///< of each rank; what it compresses while a step lasts
+  std::vector<by_rows> residuals;  ///< of each rank; in a step, what it compresses
 };
 
 TEST(power_sgd, projects_on_the_span_that_reflections_find) {
@@ -279,8 +281,9 @@ TEST(power_sgd, projects_on_the_span_that_reflections_find) {
   }
 }
 
-/// From the hook's Q on, which it draws otherwise; floats are added in another order. QR may flip a
-/// column's sign in both P and Q, whose product stays.
+/// Compares steps that begin from the hook's Q, because the hook draws its first Q otherwise.
+/// Floats are added in another order. QR may flip a column's sign in both P and Q, which leaves
+/// their product unchanged.
 void is_as_the_hook(const test::hook_run& run) {
   const std::size_t elements = run.matrix.elements();
   const int first_known = 5 - static_cast<int>(run.means.size());
@@ -312,7 +315,8 @@ TEST(power_sgd, is_pytorchs_hook) {
   }
 }
 
-/// Contributed = applied + residual, over all ranks, up to a float's rounding of each.
+/// What is contributed equals what is applied plus the residuals, over all ranks, up to one
+/// rounding of each.
 TEST(power_sgd, loses_nothing) {
   const tensor_facts tensor = tensor_of({20, 31});
   ranks_of ranks(3, tensor, {.rank = 2});
@@ -377,7 +381,7 @@ TEST(power_sgd, goes_on_after_gradients_of_zero_or_of_less_rank) {
     product[i] += static_cast<float>((i / 10 % 5) * (i % 10 % 3));
   }
   for (int step = 0; step < 5; ++step) {
-    ranks.step({product, product});  // of rank 3: the columns that had nothing to do come back
+    ranks.step({product, product});  // of rank 3: columns that were unused are used again
   }
   doubles rest(ranks.residual(0).begin(), ranks.residual(0).end());
   EXPECT_LE(norm(rest), 1e-3 * norm(doubles(product.begin(), product.end())));
@@ -459,13 +463,13 @@ TEST(tensor_shape, has_at_most_eight_dimensions) {
   EXPECT_THROW((tensor_shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), usage_error);
 }
 
-// ---- what is no compressor
+// ---- types that are no compressors
 
-/// Adds floats, but with their largest before them: a collective would cut it anywhere.
+/// Adds floats behind their largest, where a collective would cut the payload anywhere.
 struct with_a_header : compression::none {
   static constexpr std::size_t wire_bytes(std::size_t elements) { return 4 + 4 * elements; }
 };
-/// Knows its length too late for a sum.
+/// Says that its payloads add, although only the encoder knows their length.
 struct sums_what_varies : compression::qsgd {
   static constexpr bool summable = true;
 };

@@ -6,10 +6,10 @@
 
 #include "tutti/base/tensor.hpp"
 
-/// What PyTorch's powerSGD_hook makes of a matrix on two ranks, run where Debian's torch 1.13.1 is
-/// installed: a model of that one parameter under DistributedDataParallel over Gloo, with
+/// What PyTorch's powerSGD_hook makes of a matrix on two ranks, run with Debian's torch 1.13.1: a
+/// model of that one parameter under DistributedDataParallel over Gloo, with
 /// PowerSGDState(start_powerSGD_iter=2, min_compression_rate=0.5, random_seed=1). The hook's first
-/// Q was read off its call of _orthogonalize; steps 0 and 1 are its dense ones.
+/// Q was read from its call of _orthogonalize; steps 0 and 1 are its dense steps.
 namespace tutti::test {
 
 struct hook_run {
@@ -20,7 +20,7 @@ struct hook_run {
   std::array<std::vector<float>, 2> residuals;  ///< of both ranks, after step 4
 };
 
-/// The gradient that the hook was given.
+/// Returns the gradient that the hook was given.
 inline std::vector<float> gradient_of_hook(std::size_t elements, int rank, int step) {
   std::vector<float> made(elements);
   for (std::size_t i = 0; i < elements; ++i) {
@@ -30,7 +30,7 @@ inline std::vector<float> gradient_of_hook(std::size_t elements, int rank, int s
   return made;
 }
 
-/// By Gram and Schmidt.
+/// Runs at ranks where the hook uses Gram-Schmidt.
 inline const std::vector<hook_run>& hook_runs_of_low_rank() {
   static const std::vector<hook_run> runs{
       {{4, 3},

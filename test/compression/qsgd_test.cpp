@@ -1,4 +1,4 @@
-// qsgd against the paper in plain double and strings of '0' and '1'.
+// Compares qsgd with the paper, in plain double and in strings of '0' and '1'.
 #include "tutti/compression/qsgd.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ using options = compression::qsgd::options;
 
 // ---- the oracle
 
-/// The paper's definition: a 0 at the end, before it the number in binary, and so on with the
-/// number of digits just written less one.
+/// Returns the paper's code by its definition: a 0 at the end, before it the number in binary,
+/// before that the number of digits just written less one, and so on.
 std::string elias(std::uint64_t number) {
   std::string code = "0";
   while (number > 1) {
@@ -36,7 +36,7 @@ std::string elias(std::uint64_t number) {
   return code;
 }
 
-/// SplitMix64 as published: a state that moves on, and a mixture of it.
+/// SplitMix64 as it was published: a state that advances, and a mix of it.
 class split_mix {
  public:
   explicit split_mix(std::uint64_t state) : state_(state) {}
@@ -125,7 +125,8 @@ std::string bits_of(const std::vector<std::byte>& payload) {
   return bits;
 }
 
-/// Few levels and many: both codes of the paper, blocks of odd lengths among them.
+/// Few levels and many, so that both codes of the paper are used, with blocks of odd lengths among
+/// them.
 const options variants[] = {{.levels = 7, .block = 512},   {.levels = 1, .block = 64},
                             {.levels = 4, .block = 16},    {.levels = 255, .block = 512},
                             {.levels = 65535, .block = 7}, {.levels = 3, .block = 1}};
@@ -248,7 +249,7 @@ TEST(qsgd, never_needs_more_than_its_capacity) {
   }
 }
 
-/// The mean over many steps is the element, within five deviations of what rounding may do.
+/// The mean over many steps is within five standard deviations of the element.
 TEST(qsgd, is_unbiased) {
   constexpr std::size_t n = 96;
   constexpr int steps = 4000;
@@ -319,8 +320,7 @@ TEST(qsgd, expects_what_normal_gradients_make) {
   }
 }
 
-/// What comes from a peer is not to be believed: whatever it is, nothing outside is read or
-/// written.
+/// A payload from a peer may be anything; decoding it must not read or write outside its memory.
 TEST(qsgd, survives_what_is_no_code) {
   std::mt19937 random(5);
   for (const options& with : variants) {
@@ -360,8 +360,8 @@ TEST(qsgd, leaves_under_error_feedback_what_it_does_not_send) {
   }
 }
 
-/// Of n elements of one magnitude each is at l / sqrt(n) of the first of l levels. What rounding
-/// leaves of them is on average sqrt(n) / l - 1 of the square of what there was: their worst.
+/// Each of n elements of one magnitude is at l / sqrt(n) of the first of l levels. Rounding leaves
+/// on average sqrt(n) / l - 1 of the squared elements, which is the worst case.
 TEST(qsgd, is_refused_under_error_feedback_where_it_may_leave_more_than_there_was) {
   constexpr int draws = 400;
   for (const std::size_t levels : {std::size_t{1}, std::size_t{2}, std::size_t{7}}) {
@@ -389,7 +389,7 @@ TEST(qsgd, is_refused_under_error_feedback_where_it_may_leave_more_than_there_wa
   }
 }
 
-/// The fixes that the sentence has are the least that help.
+/// The block lengths and levels that the error suggests are the smallest change that helps.
 TEST(qsgd, under_error_feedback_says_which_blocks_and_levels_would_do) {
   using remembering = compression::error_feedback<compression::qsgd>;
   const auto said = [](const options& with, std::size_t n) -> std::string {

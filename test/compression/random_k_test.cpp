@@ -1,4 +1,5 @@
-// random_k: what is drawn is drawn by all alike, as often as stated, and stands for what it says.
+// random_k: all ranks draw the same elements, each as often as stated, and each drawn value has the
+// stated weight.
 #include "tutti/compression/random_k.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ using compression::nesterov_momentum;
 using compression::random_k;
 using floats = std::vector<float>;
 
-/// Elements of a chunk of 1, 2, ... n that are drawn in its next step.
+/// Returns which elements of a chunk of 1, 2, ... n are drawn in its next step.
 std::vector<std::size_t> drawn_by(placed<random_k>& codec, std::size_t n) {
   floats gradient(n);
   std::iota(gradient.begin(), gradient.end(), 1.0f);
@@ -69,7 +70,8 @@ TEST(random_k, draws_others_in_every_step_and_from_every_seed) {
   EXPECT_NE(drawn_by(other, 1000), first);
 }
 
-/// 20,000 steps draw each of 16 elements, one of 4, 5000 times; six standard deviations are 367.
+/// In 20,000 steps each of 16 elements is drawn by one of 4 draws about 5000 times; six standard
+/// deviations are 367.
 TEST(random_k, draws_every_element_as_often) {
   constexpr std::size_t n = 16;
   placed<random_k> codec(n, {.k = 4});
@@ -84,8 +86,9 @@ TEST(random_k, draws_every_element_as_often) {
   }
 }
 
-/// Of runs of 3 and 4 elements: what is decoded is x times the run's length with one chance in
-/// that, so its deviation is |x| sqrt(length - 1). Six of them; chance fails one run in 10^7.
+/// Runs of 3 and 4 elements. A decoded value is x times the run's length with a chance of one in
+/// that length, so its standard deviation is |x| sqrt(length - 1). The bound of six of them fails
+/// by chance in one run of 10^7.
 TEST(random_k, remembers_nothing_of_runs_wherever_it_stands) {
   const random_k::options runs{.k = 2, .drawn_as = kernels::drawn_as::its_run};
   EXPECT_THROW(error_feedback<random_k>{runs}, usage_error);
@@ -112,7 +115,8 @@ TEST(random_k, is_unbiased_where_a_value_stands_for_its_run) {
   }
 }
 
-/// Whoever encodes a sum of what all ranks drew loses nothing, whatever a value stood for.
+/// An owner that encodes the sum of what all ranks drew draws the same elements and loses nothing,
+/// whatever weight a value has.
 TEST(random_k, draws_the_same_of_a_sum) {
   for (const auto as : {kernels::drawn_as::itself, kernels::drawn_as::its_run}) {
     placed<random_k> codec(100, {.k = 9, .drawn_as = as});
@@ -125,7 +129,8 @@ TEST(random_k, draws_the_same_of_a_sum) {
   }
 }
 
-/// A code of what is drawn, on rank 0 and in step 0 of the same seed, rounds by others.
+/// A second compressor that encodes the drawn values, on rank 0 and in step 0 with the same seed,
+/// rounds by other random numbers.
 TEST(random_k, draws_by_numbers_of_its_own) {
   inline_queue queue;
   std::array<std::uint64_t, 2> payload{};

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// 32 signs each.
+/// Words of 32 signs each.
 using packed_words = std::vector<std::uint32_t>;
 
 inline packed_words words_of(const std::vector<std::byte>& payload, std::size_t skip = 0) {
@@ -19,7 +19,8 @@ inline packed_words words_of(const std::vector<std::byte>& payload, std::size_t 
   return made;
 }
 
-/// Pads with zeros to 32 rows of equal length and reads down the columns.
+/// Returns the published layout: pads with zeros to 32 rows of equal length and reads down the
+/// columns.
 inline packed_words published_layout(const std::vector<double>& values) {
   const std::size_t columns = (values.size() + 31) / 32;
   std::vector<double> padded(32 * columns);

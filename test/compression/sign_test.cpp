@@ -1,4 +1,4 @@
-// sign, signum and scaled_sign against the published layout, vote and momentum, in double.
+// Compares sign, signum and scaled_sign with the published layout, vote and momentum, in double.
 #include "tutti/compression/sign.hpp"
 
 #include <algorithm>
@@ -30,7 +30,8 @@
 namespace tutti {
 namespace {
 
-/// Around words, strips of vectors and, at the end, more words than a kernel keeps in a cache.
+/// Lengths around words, around strips of vectors and, at the end, of more words than a kernel
+/// keeps in a cache.
 constexpr std::size_t lengths[] = {0,    1,    31,   32,   33,      64,       1000,
                                    2047, 2048, 2049, 4099, 300'007, 2'300'003};
 
@@ -51,7 +52,7 @@ TEST(sign, under_error_feedback_says_in_one_pass_what_steps_say) {
   for (const std::size_t n : lengths) {
     expect_fused_as_in_steps<compression::sign>(n, {}, [n](int step) {
       auto gradient = gradient_of(n, static_cast<unsigned>(step));
-      for (std::size_t i = 0; i < n; i += 97) {  // also what leaves exactly nothing
+      for (std::size_t i = 0; i < n; i += 97) {  // also values that leave no residual at all
         const float odd[] = {1, -1, -0.0f, std::numeric_limits<float>::denorm_min(), 3e38f};
         gradient[i] = odd[i % std::size(odd)];
       }
@@ -115,7 +116,7 @@ TEST(sign, elects_the_majority_and_a_tie_is_positive) {
   expect_votes_as_counted<compression::signum>(4, 77);
 }
 
-/// Every ballot, and what the first of them elect.
+/// Compares every voter's words, and the majority of the first voters, with the program's.
 TEST(sign, says_word_for_word_what_its_program_says) {
   constexpr std::size_t n = 333;
   placed<compression::sign> codec(n);
@@ -181,8 +182,8 @@ TEST(signum, packs_the_sign_of_its_momentum) {
   }
 }
 
-/// beta and 1 - beta are rounded to floats each on its own, as torch's `mul_(beta).add_(g, alpha=1
-/// - beta)` has it; 1 - float(beta) is another float for most betas.
+/// beta and 1 - beta are rounded to floats separately, as torch's
+/// `mul_(beta).add_(g, alpha=1 - beta)` does; 1 - float(beta) is another float for most betas.
 TEST(signum, remembers_bit_for_bit_what_both_factors_say) {
   constexpr std::size_t n = 1003;
   for (const double beta : {0.9, 0.99, 0.3, 0.5, 0.0}) {
@@ -262,7 +263,7 @@ TEST(norm_scaled_sign, sends_the_root_mean_square_and_the_signs) {
   }
 }
 
-/// The squares of none of these are floats.
+/// The squares of these magnitudes are no finite floats other than 0.
 TEST(norm_scaled_sign, has_a_scale_for_the_largest_and_the_least) {
   for (const float magnitude : {1e-45f, 1e-30f, 3e38f}) {
     placed<compression::norm_scaled_sign> codec(3);
@@ -278,8 +279,8 @@ TEST(scaled_sign, shows_a_gradient_that_is_not_finite) {
   EXPECT_TRUE(std::isnan(codec.decode(codec.encode(gradient))[0]));
 }
 
-/// Theirs, which is measured in steps, is the rate times what is sent and remembered here; sums of
-/// magnitudes are in another order.
+/// The program measures its residuals in steps: they are the rate times what is sent and kept here.
+/// Its sums of magnitudes are in another order.
 TEST(scaled_sign, is_ef_sign_sgds_program_under_a_rate_that_changes) {
   constexpr std::size_t n = 45;
   placed<compression::rescaled_error_feedback<compression::scaled_sign>> codec(n);
@@ -307,7 +308,7 @@ float scale_of(const std::vector<std::byte>& payload) {
   return scale;
 }
 
-/// Two ends that remember what they leave behind: workers of a chunk, and owners of equal parts.
+/// Two ends that keep residuals: workers of a whole chunk, and owners of equal parts of it.
 template <class C>
 struct both_ends {
   both_ends(std::size_t elements, std::size_t parts)
@@ -322,7 +323,8 @@ struct both_ends {
     }
   }
 
-  /// What arrives of gradients by step and rank; `looks` gets to see every worker's payload.
+  /// Returns the mean that arrives for gradients by step and rank; `looks` is called with every
+  /// worker's payload.
   template <class Looks>
   std::vector<float> mean(std::size_t step, Looks looks) {
     std::vector<float> sum(workers[0].row(0).size());
@@ -348,7 +350,7 @@ void expect_near(std::span<const float> values, const std::vector<float>& expect
   }
 }
 
-/// Words are the same; scales and what is left agree up to the rounding of a sum's order.
+/// Words are equal; scales and residuals agree up to the rounding of sums in another order.
 TEST(scaled_sign, is_zhengs_program_at_both_ends_under_a_rate_that_changes) {
   both_ends<compression::rescaled_error_feedback<compression::scaled_sign>> ends(74, 1);
   float rate = test::dist_ef_sgd_steps()[0].learning_rate;
@@ -368,7 +370,8 @@ TEST(scaled_sign, is_zhengs_program_at_both_ends_under_a_rate_that_changes) {
   expect_near(ends.owners[0].row(0), test::dist_ef_sgd_server_error);
 }
 
-/// A byte's top bit is its first element, set where that is not negative.
+/// Returns the signs in hexadecimal. A byte's top bit is its first element, and is set where that
+/// is not negative.
 std::string bits_in_hex(std::span<const float> values) {
   std::vector<std::byte> bytes(values.size() / 8);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -377,8 +380,8 @@ std::string bits_in_hex(std::span<const float> values) {
   return in_hex(bytes);
 }
 
-/// A worker's scale is, as there, that of all it sends. Norms are sums of floats there, so scales
-/// and what is left agree up to their rounding; signs are the same.
+/// A worker has one scale for all that it sends, as in DeepSpeed. DeepSpeed's norms are sums of
+/// floats, so scales and residuals agree up to their rounding; signs are equal.
 TEST(norm_scaled_sign, is_deepspeeds_exchange_at_both_ends) {
   both_ends<compression::error_feedback<compression::norm_scaled_sign>> ends(72, 3);
   for (std::size_t step = 0; step < test::deepspeed_exchanges.size(); ++step) {

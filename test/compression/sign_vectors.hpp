@@ -8,14 +8,14 @@
 /// What the program of Bernstein et al. makes, jiaweizzhao/signSGD-with-Majority-Vote at commit
 /// 5bebcd0f, run with Debian's torch 1.13.1 on a CPU and its bit2byte built for that.
 ///
-/// Votes: compressor.compress of gradient_in_512ths(333, voter), majority_vote of the first of
-/// them, uncompress of what four elect.
+/// Votes: compressor.compress of gradient_in_512ths(333, voter), majority_vote of the first
+/// voters, and uncompress of the majority of four.
 ///
-/// Momenta: SGD_distribute on four processes over Gloo, gpus_per_machine=1, with compression,
-/// momentum 0.9, learning rate and weight decay 0.25; three parameters of 35, 33 and 6 elements,
-/// which begin as parameters_of_program and whose gradients are one
-/// gradient_in_512ths(74, 4 * step + rank). ATEN_CPU_CAPABILITY=default, for by AVX2 torch fuses a
-/// product and a sum: momenta then have other last bits, words and parameters are these.
+/// Momenta: SGD_distribute on four processes over Gloo with gpus_per_machine=1, with compression,
+/// momentum 0.9, learning rate and weight decay 0.25. Three parameters of 35, 33 and 6 elements
+/// begin as parameters_of_program, and their gradients are one gradient_in_512ths(74, 4 * step +
+/// rank). ATEN_CPU_CAPABILITY=default was set, because with AVX2 torch fuses a product and a sum.
+/// Momenta then have other last bits, while words and parameters are the same.
 namespace tutti::test {
 
 inline const std::array<std::vector<std::uint32_t>, 5> ballots_of_program{
@@ -30,7 +30,7 @@ inline const std::array<std::vector<std::uint32_t>, 5> ballots_of_program{
      {0xad555aaa, 0xa95556aa, 0xaa5554aa, 0xaad555a8, 0xaa955528, 0xaab55548, 0xaaad5558,
       0xaaa95550, 0xaaab5554, 0x2aaad554, 0x4aaa9554}}};
 
-/// By the first voter, the first two, and so on.
+/// The majority of the first voter, of the first two, and so on.
 inline const std::array<std::vector<std::uint32_t>, 5> elected_by_program{
     {{0xaaaa5554, 0x6aaad554, 0x4aaa9554, 0x5aaaa554, 0x56aaad54, 0x54aaa954, 0x55aaaa54,
       0x556aaad4, 0x554aaa94, 0x555aaab4, 0x5552aaac},
@@ -43,14 +43,15 @@ inline const std::array<std::vector<std::uint32_t>, 5> elected_by_program{
      {0xad6b5294, 0x2b5ad6b4, 0x4a5294a4, 0x5ad6b528, 0x52b5a568, 0x94a52948, 0xb5ad6b58,
       0xa52b4a54, 0x2d6a5294, 0x6b5ad6b4, 0x4a5294a4}}};
 
-/// Of every element, as four elect it.
+/// The majority of four voters for every element.
 inline constexpr std::string_view elected_by_four =
     "-++++++++++++---++++----++++++++++++----++++----++++++++++++----+++----++++++++++++----+++"
     "+----++++++++++++----+++----++++++++++++----++++----++++++++++++----+++----++++++++++++---"
     "-++++----++++++++++++----++++---+++++++++++++---++++----++++++++++++----++++---+++++++++++"
     "++---++++----++++++++++++----++++----++++++++++++---++++----+++";
 
-/// Of 0, -0, the least above 0 and below it, both infinities, NaN, 1 and -1, over and over, to 70.
+/// The words for 0, -0, the least number above 0 and below it, both infinities, NaN, 1 and -1,
+/// repeated up to 70 elements.
 inline const std::vector<std::uint32_t> odd_ballot_of_program{0x49249200, 0x00000000, 0x6db6da00};
 
 inline std::vector<float> parameters_of_program() {
@@ -61,7 +62,7 @@ inline std::vector<float> parameters_of_program() {
   return made;
 }
 
-/// The words that rank 0 casts in each of four steps, and its momenta after them.
+/// The words that rank 0 sends in each of four steps, and its momenta after them.
 inline const std::array<std::vector<std::uint32_t>, 4> momentum_ballots_of_program{
     {{0x8f0f0f00, 0x0f0f0f00, 0x0f0f1e00},
      {0xa3236300, 0x63676700, 0x67474600},
@@ -84,7 +85,7 @@ inline const std::vector<float> momenta_of_program{
     0x1.102de4p-5f,  -0x1.870cbp-6f,  -0x1.4b9d48p-4f, -0x1.1abbb4p-3f, -0x1.8fa8c4p-3f,
     -0x1.024ae8p-2f, -0x1.90284p-6f,  -0x1.4de42ap-4f, 0x1.0243a2p-2f};
 
-/// Every rank's after four steps.
+/// The parameters of every rank after four steps.
 inline const std::vector<float> parameters_by_program{
     -0x1.139bcp-1f, -0x1.602d4p+0f, -0x1.6494ap+0f, -0x1.d1f8p-1f,  -0x1.b58d8p-2f, 0x1.ed6a8p-1f,
     0x1.724dep+0f,  -0x1.20cacp-1f, -0x1.0a998p-1f, -0x1.01b42p+0f, -0x1.0c37p-1f,  -0x1.505cp-5f,

@@ -1,4 +1,4 @@
-// fp16 and bf16 against tables of every value that the formats have, in double.
+// Compares fp16 and bf16 with tables, in double, of every value that the formats have.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-/// A binary format by its definition: one sign bit, then exponent, then digits.
+/// A binary format by its definition: one sign bit, then the exponent, then the digits.
 struct format {
   int exponent_bits;
   int digit_bits;
@@ -34,7 +34,8 @@ struct format {
                                              static_cast<int>(exponent) - bias - digit_bits);
   }
 
-  /// The nearest value, ties to the even digit; where infinity stands for the next power of two.
+  /// Returns the nearest value, with ties to the even digit. Infinity takes the place of the next
+  /// power of two.
   std::uint32_t nearest(double wanted) const {
     const std::uint32_t infinity = ((1u << exponent_bits) - 1) << digit_bits;
     const double magnitude = std::fabs(wanted);

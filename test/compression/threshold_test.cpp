@@ -1,5 +1,5 @@
-// compression::threshold against MXNet's kvstore: bytes that its own functions made, and a plain
-// loop for every other size.
+// Compares compression::threshold with MXNet's kvstore: with bytes that its own functions made, and
+// with a plain loop for every other size.
 #include "tutti/compression/threshold.hpp"
 
 #include <cmath>
@@ -24,8 +24,8 @@ using compression::error_feedback;
 using compression::threshold;
 using compression::two_bit;
 
-/// Three pushes of one worker: the words, the sum of what they stand for, and the residual times
-/// 512 (i + 1), summed, all exact.
+/// Three pushes of one worker: the words, the sum of the decoded values, and the sum of the
+/// residuals times 512 (i + 1), all exact.
 struct pushes {
   float threshold;
   const char* words[3];
@@ -33,9 +33,9 @@ struct pushes {
   double left[3];
 };
 
-/// Made by quantize_1bit::Map, quantize_2bit::Map and their opposites, of MXNet's
-/// src/kvstore/gradient_compression-inl.h at commit b84609d3, compiled alone, on 37 elements
-/// ((7919 i + 104729 step) mod 2001 - 1000) / 512.
+/// The pushes were made by quantize_1bit::Map, quantize_2bit::Map and their inverses, of MXNet's
+/// src/kvstore/gradient_compression-inl.h at commit b84609d3, compiled alone, on 37 elements ((7919
+/// i + 104729 step) mod 2001 - 1000) / 512.
 template <unsigned Bits>
 void sends_what_mxnet_sends(const pushes& theirs) {
   constexpr std::size_t n = 37;
@@ -76,7 +76,7 @@ TEST(threshold, sends_what_mxnet_sends) {
        {55425, -32282, -69533}});
 }
 
-/// The code and what it stands for, as MXNet's documentation has them.
+/// Returns the code and its value, as MXNet's documentation defines them.
 template <unsigned Bits>
 std::pair<unsigned, double> code_of(double value, double threshold) {
   if (Bits == 1) {

@@ -1,4 +1,4 @@
-// top_k and its error feedback against a full sort.
+// Compares top_k and its error feedback with a full sort.
 #include "tutti/compression/top_k.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ selection selection_of(const std::vector<std::byte>& payload) {
   return made;
 }
 
-/// Everything by magnitude, equal ones by index.
+/// Returns all indices by magnitude, those of equal magnitudes by index.
 std::vector<std::uint32_t> sorted(const std::vector<float>& values) {
   std::vector<std::uint32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -102,7 +102,7 @@ TEST(top_k, selects_what_a_sort_selects) {
   }
 }
 
-/// From the least to the largest float in one array, with many ties.
+/// Magnitudes from the least to the largest float are in one array, with many ties.
 TEST(top_k, selects_among_all_magnitudes) {
   for (const std::size_t n : {31u, 1000u, 100'000u}) {
     std::vector<float> gradient(n);
@@ -125,7 +125,7 @@ TEST(top_k, takes_the_first_of_equals) {
   EXPECT_EQ(selection_of(codec.encode(equals)), (selection{{1, 2}, {-2, 2}}));
 }
 
-/// Inputs that a sample at any stride misjudges.
+/// Inputs that are misjudged by a sample of any stride.
 TEST(top_k, is_exact_where_a_sample_is_not) {
   constexpr std::size_t n = 300'000;
   std::vector<float> equal(n, -0.5f);
@@ -176,7 +176,8 @@ TEST(top_k, names_the_element_that_is_not_a_number) {
   }
 }
 
-/// Whoever skips steps sees it in the mean: nobody's gradient had it.
+/// Infinities of both signs merge to NaN. Loss scaling sees that in the mean, although no rank's
+/// gradient has a NaN.
 TEST(top_k, merges_to_a_sum_that_is_no_number) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   inline_queue queue;
@@ -195,7 +196,8 @@ TEST(top_k, merges_to_a_sum_that_is_no_number) {
   EXPECT_EQ(left_out, (std::vector<float>{1, 0, 0}));
 }
 
-/// Of a foreign payload nothing is added, neither to a sum nor to what is left out of a merge.
+/// Of a payload with a foreign element nothing is added, neither to a sum nor to what a merge
+/// leaves out.
 TEST(top_k, refuses_an_element_that_a_chunk_has_not) {
   inline_queue queue;
   placed<top_k> codec(10, {.k = 2});

@@ -6,14 +6,14 @@
 #include <vector>
 
 /// What TopKCompressor of hclhkbu/gtopkssgd at commit 6f57343f makes, run with Debian's torch
-/// 1.13.1: k of every length and density, and what it sends of gradient_in_512ths(48, step) at a
-/// density of 0.125, indices in order, with what is left after the sixth step. No two magnitudes
-/// around the last that travels are equal: there torch.topk makes no promise.
+/// 1.13.1: k for every length and density, and what it sends of gradient_in_512ths(48, step) at a
+/// density of 0.125, with indices in order, and the residuals after the sixth step. No magnitude is
+/// equal to the last one that is sent, because torch.topk promises no order of equal ones.
 namespace tutti::test {
 
 struct selected_of_top_k {
   double density;
-  std::array<std::size_t, 7> k;  ///< of each of lengths_of_top_k
+  std::array<std::size_t, 7> k;  ///< for each of lengths_of_top_k
 };
 
 inline constexpr std::array<std::size_t, 7> lengths_of_top_k{1, 7, 333, 999, 1000, 1001, 30011};

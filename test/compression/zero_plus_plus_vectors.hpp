@@ -5,14 +5,14 @@
 #include <string_view>
 #include <vector>
 
-/// What ZeRO++ makes of parameters: cached_quantization of csrc/quantization/quantize.cu, of 8 bits
-/// and symmetric, and the headers that it includes, of deepspeedai/DeepSpeed at commit edaa7221,
-/// run on a host: g++ 12's _Float16 stands in for __half, a block is one thread, whose shuffles
-/// answer its own value, and launchers are left out. Its dequantize_kernel makes code * scale of
-/// all of them, in floats and rounded to halves.
+/// What ZeRO++ makes of parameters. The codes are from cached_quantization of
+/// csrc/quantization/quantize.cu, symmetric with 8 bits, and the headers that it includes, of
+/// deepspeedai/DeepSpeed at commit edaa7221, run on a host. There g++ 12's _Float16 takes the place
+/// of __half, a block is one thread whose shuffles return its own value, and launchers are left
+/// out. Its dequantize_kernel decodes each as code * scale, in floats and rounded to halves.
 namespace tutti {
 
-/// Of 256 elements of gradient_in_512ths, which halves hold, and zeros behind them.
+/// 256 elements of gradient_in_512ths, which are exact in half precision, and zeros behind them.
 struct zero_plus_plus_blocks {
   std::size_t block;
   std::size_t elements;

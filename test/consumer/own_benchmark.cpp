@@ -1,4 +1,4 @@
-// A user's strategy in a Google Benchmark program: one line registers it.
+// Registers a user's strategy in a Google Benchmark program by one line.
 #include <tutti/benchmark.hpp>
 #include <tutti/compression/top_k.hpp>
 #include <tutti/fusion/all.hpp>
@@ -12,7 +12,7 @@ const auto mine = tutti::benchmark::add<Mine>("mine");
 BENCHMARK_MAIN();
 // example-end
 
-// One that cannot be is told so in its row, and the others run.
+// A strategy that is refused is reported in its row, and the others run.
 const auto refused = tutti::benchmark::add_simulated<tutti::compose<tutti::compression::top_k>>(
     "refused", {{.model = "none", .link = "8Gbit", .nic = {1e9, 0}, .workers = 2}},
     {.compression = {.density = 3}});

@@ -1,5 +1,5 @@
-// Compiled beside the README's loop into one program: a header that defines what is not inline
-// breaks the link.
+// Compiled beside the README's loop into one program. A header that defines something that is not
+// inline breaks the link.
 #include <tutti/strategies.hpp>
 #include <tutti/transport/any_transport.hpp>
 #include <tutti/transport/recording.hpp>

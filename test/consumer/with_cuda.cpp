@@ -1,5 +1,5 @@
-// Two ranks on one GPU, compiled by a host's compiler: kernels come from tutti::cuda. Where there
-// is no GPU the library says so, and what to do.
+// Two ranks on one GPU, compiled by a host's compiler; the kernels come from tutti::cuda. Without a
+// GPU the library says so, and what to do.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
-// What every coordination keeps, whatever the schedule: nobody waits for ever, and where it says so
-// all ranks launch the same in one order.
+// Laws of every coordination under every schedule: no rank waits forever, and where the
+// coordination promises it, all ranks make the same launches in one order.
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <map>
@@ -25,7 +25,7 @@
 namespace tutti::test {
 namespace {
 
-/// Gradients and waits interleaved tensor by tensor, in another order on every rank.
+/// Gradients and waits are interleaved tensor by tensor, in another order on every rank.
 template <class Coordination>
 void keeps_the_law(const char* name, const machine_maker& maker, int steps = many_steps) {
   for (const int size : {1, 2, 3, 4, 5}) {
@@ -48,7 +48,7 @@ void keeps_the_law(const char* name, const machine_maker& maker, int steps = man
   }
 }
 
-/// The options with which a coordination's laws are asked for.
+/// Returns the options with which a coordination's laws are checked.
 template <class Coordination>
 std::vector<options_of<Coordination>> ways_of() {
   std::vector<options_of<Coordination>> all(1);
@@ -58,8 +58,8 @@ std::vector<options_of<Coordination>> ways_of() {
   return all;
 }
 
-/// Calls `check(name, options, steps)` for every schedule of the list and each of its settings:
-/// many steps with the last, which has the smallest window.
+/// Calls `check(name, options, steps)` for every schedule of the list and each of its settings. The
+/// last setting, which has the smallest window, gets many steps.
 template <class... Schedules, class Check>
 void with_each_schedule(testing::Types<Schedules...>, Check check) {
   const auto with_each_setting = [&]<class Schedule>(const Schedule*) {
@@ -76,7 +76,8 @@ template <class Coordination>
 class coordination_law : public testing::Test {};
 TYPED_TEST_SUITE(coordination_law, testing_lists::coordinations);
 
-/// Where ranks decide alone, a schedule limits nothing, or its order follows from the plan.
+/// Where ranks decide alone, the schedule must limit nothing or have an order that follows from the
+/// plan.
 TYPED_TEST(coordination_law, nobody_waits_for_ever) {
   with_each_schedule(
       testing_lists::schedules(),
@@ -119,8 +120,8 @@ TYPED_TEST(coordination_law, ranks_gather_alike) {
   }
 }
 
-/// Every schedule that limits flights, by an order of its own, waits for ever where each rank
-/// decides alone and an exchange needs all: with its smallest window, if not with each.
+/// Where each rank decides alone and an exchange needs all ranks, every schedule that limits
+/// flights in an order of its own waits forever, at least with its smallest window.
 TEST(CoordinationLaw, LocalWithAWindowWaitsForEver) {
   for (const int size : {2, 3, 4, 5}) {
     std::map<std::string, bool> hangs;
@@ -189,7 +190,7 @@ TEST(CoordinationLaw, GroupsByArrivalAreLearnedOnceTheyStay) {
       }
     }
     ASSERT_EQ(steps.size(), 21U);
-    EXPECT_EQ(words, told) << "nobody says anything once the book is written";
+    EXPECT_EQ(words, told) << "nobody says anything once the order has been recorded";
     EXPECT_TRUE(log.said[1].empty());
     for (std::size_t step = 0; step < 20; ++step) {
       EXPECT_EQ(steps[step].size() == 1, step + 1 < led) << step;
@@ -213,12 +214,13 @@ TEST(CoordinationLaw, TheLearnedOrderIsResumed) {
   const std::size_t all = std::size_t{1} << 30;
   const auto first = make();
   for (const std::uint32_t bucket : {2U, 0U, 3U, 1U}) {
-    EXPECT_TRUE(first->book().empty());
+    EXPECT_TRUE(first->learned_order().empty());
     first->ready(bucket, 0);
     EXPECT_EQ(first->next(coordination::all_ready(), all), bucket);
   }
-  const std::vector<std::uint32_t> book(first->book().begin(), first->book().end());
-  EXPECT_EQ(book, (std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3, 1, 1}));
+  const std::vector<std::uint32_t> order(first->learned_order().begin(),
+                                         first->learned_order().end());
+  EXPECT_EQ(order, (std::vector<std::uint32_t>{1, 2, 1, 0, 1, 3, 1, 1}));
 
   const auto gathered = make();
   gathered->resume(std::vector<std::uint32_t>{1, 2, 3, 0, 1, 3});
@@ -240,7 +242,7 @@ TEST(CoordinationLaw, TheLearnedOrderIsResumed) {
   }
 }
 
-/// Rank 0 knows whom nobody has heard of.
+/// Rank 0 knows which tensor not all ranks have reported.
 TEST(CoordinationLaw, NegotiatedNamesWhatIsMissing) {
   const auto forward = toy_tensors(6);
   const plan made = toy_plan(forward);
@@ -251,10 +253,11 @@ TEST(CoordinationLaw, NegotiatedNamesWhatIsMissing) {
     EXPECT_EQ(log.stuck, 4U);
   }
   toy_world world(forward, made, 3, machines<coordination::learned, schedule::as_ready>(), 5);
-  EXPECT_EQ(world.run(3, 0, 4).stuck, std::nullopt);  // nothing has been decided that waits
+  EXPECT_EQ(world.run(3, 0, 4).stuck, std::nullopt);  // no launch that has been decided waits
 }
 
-/// A rank 0 that is far ahead stops when there is no room, and goes on when others have caught up.
+/// Rank 0, far ahead of the others, stops when there is no room and continues when they have caught
+/// up.
 TEST(CoordinationLaw, RankZeroRunsNoFurtherAheadThanThereIsRoom) {
   using choice = coordination::choice<schedule::as_ready, fusion::none>;
   using state = coordination::leader::state<choice>;
@@ -272,7 +275,7 @@ TEST(CoordinationLaw, RankZeroRunsNoFurtherAheadThanThereIsRoom) {
   };
   const std::size_t all = std::size_t{1} << 40;
   std::size_t begun = 0;
-  const auto step = [&] {  // rank 0's exchanges end at once: a stream has them
+  const auto step = [&] {  // rank 0's exchanges end when they begin, as on a stream
     for (std::uint32_t bucket = 0; bucket < 3; ++bucket) {
       zero->ready(bucket, 0);
       while (zero->next(coordination::all_ready(), all)) {

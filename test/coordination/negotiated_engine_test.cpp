@@ -1,4 +1,4 @@
-// Engines that negotiate: against the plain coordinator, and from one plan to the next.
+// Engines that negotiate, compared with the plain coordinator, and from one plan to the next.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,8 @@
 namespace tutti::test {
 namespace {
 
-/// Negotiates as it would without, and notes what an engine tells it and does with it.
+/// Negotiates as coordination::negotiated does, and records what an engine tells it and does with
+/// it.
 struct noted : coordination::negotiated {
   struct options : coordination::negotiated::options {
     toy_log* log{};
@@ -84,11 +85,12 @@ struct noted : coordination::negotiated {
   };
 };
 
-/// Each rank's words take as long as in the toy world; rank 0's to everybody equally long.
+/// A rank's messages take as long as in the toy world; rank 0's messages take equally long to all
+/// ranks.
 constexpr delays over_links{toy_world::to_rank_0, [](int) { return toy_world::from_rank_0(0); }};
 
-/// What engines come to over links that only delay: ranks hand in tensors of three element types,
-/// which travel apart, in orders and after pauses drawn at random.
+/// Returns what engines do over links that only delay. Ranks hand in tensors of three element
+/// types, which are sent separately, in random orders and after random pauses.
 toy_log trained_by_engines(job& of, const setting& set, int steps) {
   using strategy = compose<noted, fusion::when_ready, architecture::all_reduce<>>;
   std::mt19937 draw(set.seed);
@@ -159,14 +161,14 @@ TEST(NegotiatedByEngines, LaunchesAndReportsAreThoseOfAPlainCoordinator) {
   }
 }
 
-/// What ranks said of each step, and what rank 1 launched in it.
+/// The reports in each step, and rank 1's launches.
 struct of_steps {
-  std::vector<std::uint64_t> words{};  ///< bytes of rank 1's, beside the gradient
+  std::vector<std::uint64_t> words{};  ///< that rank 1 sends besides the gradient
   std::vector<chunk_numbers> launched{};
   std::vector<std::vector<float>> parameters{};
 };
 
-/// Three ranks train by name; before each step they go over to buckets of so many bytes.
+/// Three ranks train by name, and before each step they change to buckets of so many bytes.
 of_steps trained_over_plans(std::size_t cache, const std::vector<std::size_t>& bytes) {
   using strategy = compose<fusion::up_to, coordination::negotiated,
                            architecture::all_reduce<collective::canonical>>;
@@ -197,7 +199,7 @@ of_steps trained_over_plans(std::size_t cache, const std::vector<std::size_t>& b
         co_await engine.arrival(tensor_id(id));
       }
       if (world.rank() == 1) {
-        std::uint64_t gradient = 0;  // parts go to their owners, and from there to the two others
+        std::uint64_t gradient = 0;  // to owners, and from these to two others
         for (const chunk& each : engine.planned().chunks) {
           const std::size_t own = each.elements / 3 + (each.elements % 3 > 1 ? 1 : 0);
           gradient += 4 * (each.elements + own);
@@ -222,9 +224,9 @@ of_steps trained_over_plans(std::size_t cache, const std::vector<std::size_t>& b
   return made;
 }
 
-/// Horovod's invalidation: what a bit stood for under one plan means nothing under the next.
-/// Buckets have other first tensors, names and numbers then; names are told again, every chunk of
-/// the plan that holds is launched once a step, and training comes to what it does without any
+/// Horovod's invalidation: a bit of one plan means nothing under the next plan, in which buckets
+/// have other first tensors, names and numbers. Names are then sent again, every chunk of the
+/// current plan is launched once a step, and training gives the result that it gives without a
 /// cache.
 TEST(NegotiatedByEngines, AReplanForgetsWhatBitsStoodFor) {
   const std::vector<std::size_t> plans{100, 100, 100, 40'000, 40'000, 100, 100, 1, 1, 40'000};

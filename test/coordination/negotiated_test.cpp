@@ -1,4 +1,4 @@
-// Negotiated launches against a coordinator written down plainly, and what its machine says.
+// Negotiated launches, compared with a plainly written coordinator, and what the machine reports.
 #include "tutti/coordination/negotiated.hpp"
 
 #include <cstddef>
@@ -56,7 +56,7 @@ TEST(Negotiated, NamesAndBitsAreThoseOfAPlainCache) {
       for (const auto& each : log.said[1]) {
         names += read(each).names.size();
         bits += read(each).slots.size();
-        if (cache == 1024 && read(each).names.empty()) {  // steady: one vector of a bit a bucket
+        if (cache == 1024 && read(each).names.empty()) {  // steady: a bit a bucket
           EXPECT_EQ(each.size(), 3U);
         }
       }
@@ -79,7 +79,8 @@ TEST(Negotiated, ASlipIsFound) {
   EXPECT_NE(difference(of, by_name, named, slip::a_launch_does_not_renew), "");
 }
 
-/// One tick takes what became ready in its cycle; a step without news has none.
+/// One tick takes everything that became ready in its cycle; a step without anything new has no
+/// tick.
 TEST(Negotiated, ACycleIsBegunByNewsAlone) {
   using choice = coordination::choice<schedule::as_ready, fusion::when_ready>;
   using state = coordination::negotiated::state<choice>;
@@ -91,7 +92,7 @@ TEST(Negotiated, ACycleIsBegunByNewsAlone) {
   only.ready(2, 10);
   EXPECT_EQ(only.due(), 10.25);
   only.ready(0, 10.125);
-  only.tick(10.2);  // too early: a sleeper may be woken for what was before
+  only.tick(10.2);  // too early: a sleeper may be woken for an earlier time
   EXPECT_EQ(only.due(), 10.25);
   const coordination::all_ready all_of_them;
   const std::size_t all = 1 << 20;
@@ -108,7 +109,7 @@ TEST(Negotiated, ACycleIsBegunByNewsAlone) {
   EXPECT_EQ(only.due(), 20.25) << "at whole cycles after the last";
 }
 
-/// What rank 0 says when a rank leaves, and others have reported.
+/// What rank 0 reports when a rank leaves while others have reported tensors.
 TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
   using choice = coordination::choice<schedule::as_ready, fusion::when_ready>;
   using state = coordination::negotiated::state<choice>;
@@ -127,7 +128,7 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
   const std::string fix =
       ". Fix: give every rank as many batches, or call engine.join() where there are no more";
   state zero(made, forward, {0, 4}, {}, choice(made, {}, {}));
-  for (const int rank : {1, 2, 3}) {  // all report one bucket: nobody waits for that
+  for (const int rank : {1, 2, 3}) {  // all report one bucket, so no rank waits for it
     zero.hear(rank, chunk_numbers{5}, 0);
   }
   zero.ready(5, 0);

@@ -17,14 +17,14 @@
 #include "coordination/toy_world.hpp"
 #include "tutti/coordination/negotiated.hpp"
 
-// Negotiation written down plainly: sets and maps, fed with what became ready when, and with the
-// ticks.
+// Negotiation written plainly with sets and maps. It is given when each tensor became ready, and
+// the ticks.
 namespace tutti::test {
 
-/// A slip of the oracle's, to see that the comparison would find one.
+/// A deliberate mistake of the oracle's, to see that the comparison would find it.
 enum class slip { none, look_ahead_stops_at_the_limit, a_launch_does_not_renew };
 
-/// How long a report is on its way to rank 0, and its decision to each of the others.
+/// The time that a report takes to rank 0, and rank 0's decision to each of the others.
 struct delays {
   seconds (*to_rank_0)(int rank);
   seconds (*from_rank_0)(int rank);
@@ -39,14 +39,14 @@ struct setting {
   delays way{toy_world::to_rank_0, toy_world::from_rank_0};
 };
 
-/// What a rank tells: slots of what it remembers, and names of the rest.
+/// A rank's report: slots of names that its cache has, and all other names.
 struct report {
   std::set<std::uint32_t> slots{};
   std::vector<std::string> names{};
   friend bool operator==(const report&, const report&) = default;
 };
 
-/// Forgets what was launched longest ago.
+/// A cache that evicts what was launched longest ago.
 class plain_cache {
  public:
   plain_cache(std::size_t most, slip planted) : most_(most), planted_(planted) {}
@@ -80,7 +80,7 @@ class plain_cache {
   std::list<std::uint32_t> recent_{};
 };
 
-/// Rank 0 of a plan whose buckets are chunks.
+/// Rank 0's part, for a plan in which each bucket is one chunk.
 class coordinator {
  public:
   std::vector<chunk_numbers> launches{};
@@ -139,7 +139,7 @@ class coordinator {
         unknown.push_back(bucket);
       }
     }
-    if (set_.by == coordination::identity::name) {  // rank 0 reads bits first
+    if (set_.by == coordination::identity::name) {  // because rank 0 reads bits first
       under_way_[at].clear();
       for (const auto& [slot, bucket] : known) {
         under_way_[at].push_back(bucket);
@@ -219,7 +219,7 @@ class coordinator {
   std::multimap<seconds, std::function<void()>> events_{};
 };
 
-/// A report's words, read by their description.
+/// Parses a report's words by their documented format.
 inline report read(const chunk_numbers& words) {
   report found;
   for (std::size_t i = 0; i < words.size();) {
@@ -258,7 +258,7 @@ struct job {
   }
 };
 
-/// What differs from a coordinator with that slip.
+/// Returns what differs from a coordinator with that mistake, or nothing.
 inline std::string difference(const job& of, const setting& set, const toy_log& log,
                               slip planted = slip::none) {
   const coordinator plain(of.made, of.forward, set, log, planted);

@@ -23,13 +23,13 @@
 #include "tutti/partition/into.hpp"
 #include "tutti/role/coordination.hpp"
 
-// Ranks that train through coordination machines alone: mail and exchanges are events of a virtual
-// clock, and an exchange ends when every rank has begun it.
+// Ranks that train through coordination machines alone. Messages and exchanges are events of a
+// virtual clock, and an exchange ends when every rank has begun it.
 namespace tutti::test {
 
 using chunk_numbers = std::vector<std::uint32_t>;
 
-/// A machine of any coordination.
+/// The machine of any coordination, with its type erased.
 class any_machine {
  public:
   using is_ready = std::function<bool(std::uint32_t)>;
@@ -104,7 +104,8 @@ machine_maker machines(options_of<Coordination> coordination = {},
   };
 }
 
-/// One bucket a tensor, cut in pieces of so many elements; 0: whole.
+/// Returns a plan of one bucket a tensor, cut into pieces of `piece` elements, or not cut if that
+/// is 0.
 inline plan toy_plan(const std::vector<tensor>& forward, std::size_t piece = 0) {
   const auto bytes = piece == 0 ? std::size_t{1} << 40 : piece * sizeof(float);
   return make_plan(forward, fusion::none(), partition::into({.bytes = bytes}), {}, [](plan&) {});
@@ -118,7 +119,7 @@ inline std::vector<tensor> toy_tensors(std::size_t count) {
   return all;
 }
 
-/// What was seen.
+/// What was observed in a run.
 struct toy_log {
   struct ready {
     seconds when;
@@ -131,7 +132,7 @@ struct toy_log {
   std::vector<std::vector<chunk_numbers>> said{};      ///< by each rank, message by message
   bool ended = false;
   bool members_agree = true;
-  std::optional<std::uint32_t> stuck{};  ///< as rank 0 says
+  std::optional<std::uint32_t> stuck{};  ///< the bucket that rank 0 reports
 };
 
 class toy_world {
@@ -158,8 +159,9 @@ class toy_world {
     }
   }
 
-  /// Every rank goes through the tensors in an order of its own, another in each step: waits for
-  /// the last step's, hands in this one's. `silent` never hands in its `silent_tensor`.
+  /// Lets every rank go through the tensors in an order that differs from rank to rank and step to
+  /// step. It waits for each tensor of the last step and hands in that of this step. `silent` never
+  /// hands in its `silent_tensor`.
   toy_log run(int steps, int silent = -1, std::size_t silent_tensor = 0) {
     steps_ = steps;
     silent_ = silent;

@@ -1,5 +1,5 @@
-// Policies that act on training: when they hear of it, and that what they do happens on every rank
-// at one step.
+// Tests of policies that act on training: when their hooks are called, and that what they change
+// takes effect on every rank at the same step.
 #include "tutti/core/acting.hpp"
 
 #include <cmath>
@@ -28,7 +28,7 @@ namespace {
 
 // ---- the order of hooks
 
-/// Writes down what it hears, after its own name.
+/// Records every hook that is called, after its own name.
 struct recorder {
   char name;
   std::string* heard;
@@ -42,7 +42,7 @@ struct recorder {
   void after_epoch(auto&, std::size_t epoch) { say(">epoch" + std::to_string(epoch)); }
   void after_training(auto&) { say(">training"); }
 };
-/// Has one verb, without the step's number.
+/// Has only one hook, and without the step's number.
 struct of_steps_alone {
   std::string* heard;
   void after_step(auto&) { *heard += "c "; }
@@ -76,7 +76,7 @@ TEST(Acting, PoliciesHearOfTrainingInTheirOrder) {
 
 // ---- switches
 
-/// What each rank has after each step: its agenda and its plan.
+/// The agenda, the plan and the model of each rank after each step.
 struct seen {
   std::vector<std::uint64_t> agendas{};
   std::vector<std::uint64_t> plans{};
@@ -141,7 +141,7 @@ TEST(ReplanAt, LargerBucketsFromAStepOnChangeNoSum) {
   }
 }
 
-/// A dense warm-up, as a density of 1, and a tenth afterwards.
+/// A density of 1 is a dense warm-up; afterwards a tenth is sent.
 TEST(ReplanAt, ADenseWarmUpIsDenseTraining) {
   using strategy = compose<compression::error_feedback<compression::top_k>>;
   using options = engine_options<strategy>;
@@ -159,7 +159,8 @@ TEST(ReplanAt, ADenseWarmUpIsDenseTraining) {
   }
 }
 
-/// A run that is saved after a switch, and goes on in engines that were made with what was before.
+/// A run that is saved after a switch continues in engines that were made with the options from
+/// before it.
 TEST(ReplanAt, ARunThatGoesOnFromACheckpointHasSwitched) {
   using strategy = compose<compression::error_feedback<compression::top_k>>;
   using options = engine_options<strategy>;
@@ -199,7 +200,8 @@ TEST(ReplanAt, ARunThatGoesOnFromACheckpointHasSwitched) {
   });
 }
 
-/// S-SGD first, SMA later, whose models are each rank's own from there on.
+/// Training is synchronous SGD first and SMA later; from the switch on each rank has a model of its
+/// own.
 TEST(ReplanAt, SmaAfterSynchronousTraining) {
   using strategy =
       compose<architecture::switch_at<architecture::replicated<>, architecture::model_averaging<>>>;
@@ -218,12 +220,12 @@ TEST(ReplanAt, SmaAfterSynchronousTraining) {
 
 // ---- a batch by the noise scale
 
-/// What every image agrees on, beside noise.
+/// The part of an image's gradient that all images share; the rest is noise.
 constexpr float agreed = 5;
 
-/// Gradients whose noise scale is about three times a step's images: batches grow to the limit, on
-/// all ranks alike, and the mean stays one over images. Other policies change other things before
-/// and after, and all of it holds.
+/// The gradients' noise scale is about three times the images of a step. The batch grows to its
+/// limit on all ranks alike, and the mean stays a mean over images. Other policies that change
+/// other things before and after it work as well.
 TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
   using strategy = compose<fusion::up_to>;
   using options = engine_options<strategy>;

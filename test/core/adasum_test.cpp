@@ -1,4 +1,5 @@
-// Adaptive summation: its laws, and the published recurrence in double precision, tensor by tensor.
+// Tests of adaptive summation: its laws, and its published recurrence in double precision, tensor
+// by tensor.
 #include "tutti/architecture/adasum.hpp"
 
 #include <cmath>
@@ -16,11 +17,11 @@ namespace {
 
 using strategy = compose<architecture::adasum<>, fusion::up_to>;
 
-/// One vector of each rank for each tensor: [tensor][rank][element].
+/// For each tensor a vector of each rank: [tensor][rank][element].
 using vectors = std::vector<std::vector<std::vector<float>>>;
 
-/// What every rank holds afterwards, equal to the last bit: [tensor][element]. Tensors are fused up
-/// to `bytes`.
+/// Returns what every rank holds afterwards, after a check that it is equal to the last bit:
+/// [tensor][element]. Tensors are fused up to `bytes`.
 std::vector<std::vector<float>> added(const vectors& given, std::size_t bytes) {
   const std::size_t ranks = given[0].size();
   std::vector<arena::declaration> forward;
@@ -48,7 +49,7 @@ std::vector<std::vector<float>> added(const vectors& given, std::size_t bytes) {
   return held[0];
 }
 
-/// Each tensor by itself, some together, all together.
+/// Sizes of fusion that leave each tensor alone, fuse some of them, and fuse all of them.
 const std::vector<std::size_t> fusions{1, 3000, 100'000'000};
 
 TEST(Adasum, IsItsRecurrenceOnAnyNumberOfRanks) {
@@ -61,7 +62,7 @@ TEST(Adasum, IsItsRecurrenceOnAnyNumberOfRanks) {
       for (std::size_t i = 0; i < n; ++i, ++element) {
         for (std::size_t rank = 0; rank < ranks; ++rank) {
           of_tensor[rank][i] = gradient(static_cast<int>(rank), 0, element) +
-                               gradient(99, 0, element);  // what all have in common
+                               gradient(99, 0, element);  // the part that all ranks share
         }
       }
       std::vector<std::vector<double>> doubles;
@@ -83,8 +84,9 @@ TEST(Adasum, IsItsRecurrenceOnAnyNumberOfRanks) {
   }
 }
 
-/// A tensor has weights of its own, whatever it travels with: the first is orthogonal, the second
-/// equal on all ranks, the third zero on all ranks but one, the fourth on all.
+/// A tensor has weights of its own, whichever tensors it is fused with. The first is orthogonal
+/// across ranks, the second equal on all ranks, the third zero on all ranks but one, the fourth
+/// zero on all.
 TEST(Adasum, OrthogonalIsTheSumParallelTheMeanZeroTheOther) {
   for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u, 8u}) {
     const std::size_t n = 1000 * ranks + 1;
@@ -105,13 +107,14 @@ TEST(Adasum, OrthogonalIsTheSumParallelTheMeanZeroTheOther) {
   }
 }
 
-/// Parallel, and of different lengths: (a + b) / 2 of two ranks.
+/// Parallel vectors of different lengths: the result of two ranks is (a + b) / 2.
 TEST(Adasum, ParallelOfDifferentLengthsIsTheMean) {
   const vectors given{{{2, 4, 6}, {6, 12, 18}}, {{1}, {-3}}};
   EXPECT_EQ(added(given, 1), (std::vector<std::vector<float>>{{4, 8, 12}, {-1}}));
 }
 
-/// A float's square is far above what counts as zero: the least floats have a mean as all others.
+/// The square of even the least float is far above what counts as zero, so the least floats have a
+/// mean as all others do.
 TEST(Adasum, TheLeastFloatsAreNotZero) {
   const float least = std::ldexp(1.0f, -149);
   EXPECT_EQ(added({{{2 * least}, {4 * least}}}, 1)[0][0], 3 * least);

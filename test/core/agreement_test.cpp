@@ -1,5 +1,5 @@
-// Ranks that set something otherwise are told so when their engines begin, with the setting's name,
-// both ranks and both values, and none of them trains a step.
+// Ranks whose settings differ learn it when their engines begin, with the setting's name, both
+// ranks and both values, and none of them trains a step.
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <span>
@@ -25,7 +25,8 @@
 namespace tutti::test {
 namespace {
 
-/// What ranks say of which the last alone has been set by `change(options, values)`.
+/// Returns the error of each rank when only the last rank's settings have been changed, by
+/// `change(options, values)`.
 template <class Strategy, class Change>
 std::vector<std::string> said_when_the_last_has(int ranks, Change change) {
   return errors(ranks, [&](transport::in_process& world) {
@@ -39,7 +40,8 @@ std::vector<std::string> said_when_the_last_has(int ranks, Change change) {
   });
 }
 
-/// Every rank's words for a setting that is `first` everywhere but on the last of `ranks`.
+/// Returns the error that every rank throws for a setting that is `first` on all ranks but the last
+/// of `ranks`.
 std::vector<std::string> words(int ranks, const std::string& name, const std::string& first,
                                const std::string& last) {
   return std::vector<std::string>(static_cast<std::size_t>(ranks),
@@ -52,7 +54,8 @@ using served = compose<architecture::parameter_server<>, compression::block_int8
 using fused = compose<fusion::up_to, compression::signum>;
 
 TEST(Agreement, AnOptionThatALengthDependsOnIsNamed) {
-  // The plan is the same; without the comparison a server reads past the end of what is pushed.
+  // Both plans are the same. Without the comparison of options a server would read past the end of
+  // a push.
   for (const int ranks : {2, 3, 5}) {
     EXPECT_EQ(said_when_the_last_has<served>(
                   ranks, [](auto& options, auto&) { options.compression.block = 4; }),
@@ -75,7 +78,7 @@ TEST(Agreement, AnOptionThatTheseTensorsDoNotShowIsNamed) {
             words(2, "fusion.crossing", "in", "out"));
 }
 
-/// Floats with bytes behind them: so many more as this thread's rank says, and no option does.
+/// Bytes that `padded` adds to the floats. Each rank's thread sets it, and no option shows it.
 thread_local std::size_t padding = 8;
 struct padded : compression::none {
   static constexpr bool summable = false;
@@ -89,7 +92,7 @@ struct padded : compression::none {
   }
 };
 
-/// `padded`, of a length that only the encoder knows.
+/// As `padded`, with a length that only the encoder knows.
 struct padded_at_most : padded {
   std::size_t capacity(std::size_t elements) const { return wire_bytes(elements); }
   std::size_t expected(std::size_t elements) const { return wire_bytes(elements); }
@@ -101,7 +104,7 @@ struct padded_at_most : padded {
   }
 };
 
-/// Rank 1 pads by `pads` bytes where the others pad by 8.
+/// Expects an error when rank 1 pads by `pads` bytes and the others pad by 8.
 template <class Compression>
 void refuses_a_push(std::size_t pads, const std::string& expected) {
   using strategy = compose<architecture::parameter_server<>, Compression>;
@@ -158,7 +161,7 @@ TEST(Agreement, DeadlinesAndProgressAreEachRanksOwn) {
             std::vector<std::string>(3));
 }
 
-/// What the profile says shows in the plan alone.
+/// The profile is no option of a policy; differences in it show only in the plan.
 TEST(Agreement, AProfileThatPlansOtherwiseIsNamed) {
   EXPECT_EQ(said_when_the_last_has<compose<fusion::merge_gradients>>(
                 3, [](auto& options,
@@ -264,7 +267,7 @@ TEST(Agreement, EveryValueOfEveryNamedStrategyIsCompared) {
   const auto all = []<class... Strategies>(std::tuple<Strategies...>*) {
     return (every_value_shows<Strategies>() + ...);
   }(static_cast<strategies::all*>(nullptr));
-  EXPECT_GE(all, 4 * std::tuple_size_v<strategies::all>);  // sgd's three and accumulation at least
+  EXPECT_GE(all, 4 * std::tuple_size_v<strategies::all>);  // sgd's three and accumulation, at least
 }
 
 TEST(Agreement, LongNamesAreShownWhereTheyDiffer) {
@@ -284,7 +287,8 @@ TEST(Agreement, WhatOnlyOneRankDescribesIsNamed) {
   EXPECT_EQ(detail::other_setting("a=1\n", 1, "a=1\n"), "");
 }
 
-/// A rank of `world` trains, is refused a second engine by `again`, and trains on.
+/// Trains on a rank of `world`, expects `again` to be refused a second engine, and continues to
+/// train.
 template <class World, class Again>
 void trains_beside_a_refused_engine(World& world, Again& again) {
   arena memory = model_of(world.rank());

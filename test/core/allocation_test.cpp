@@ -1,4 +1,4 @@
-// Steps after the first few take no memory from the heap.
+// After the first few steps, a step allocates no memory from the heap.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -33,7 +33,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// The whole program's, for what a step allocates may come from anywhere.
+// Replaces the allocation functions of the whole program, because a step may allocate anywhere.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   return counted(bytes, alignof(std::max_align_t));
 }
@@ -52,8 +52,9 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 namespace tutti::test {
 namespace {
 
-/// Steps take nothing, in any ready order. Frames are pooled, and how many live at once depends on
-/// timing: a stretch in which more do than ever before may take some, but not every stretch.
+/// Expects steps to allocate nothing, in any ready order. Coroutine frames are pooled, and how many
+/// live at a time depends on timing. A stretch of steps in which more of them live than ever before
+/// may therefore allocate, but not every stretch.
 template <class Strategy>
 void allocates_nothing(engine_options<Strategy> options = {},
                        const std::vector<arena::declaration>& forward = declarations()) {
@@ -75,7 +76,7 @@ void allocates_nothing(engine_options<Strategy> options = {},
     const bool counts = engine.worker() == 0;
     for (int step = 0; step < stretches * steps; ++step) {
       if (step % steps == 0) {
-        engine.average(0);  // neither enters or leaves a stretch while the other counts
+        engine.average(0);  // so that no rank enters or leaves while one counts
         if (counts) {
           allocations = 0;
           counting = true;
@@ -137,7 +138,7 @@ TEST(Allocation, AStepAllocatesNothing) {
   allocates_nothing<strategies::SyncReplicas>();
   allocates_nothing<strategies::DCASGD>();
 }
-/// Bytes that each of `servers` takes from the heap while one worker trains 1 MiB of parameters.
+/// Returns the bytes that each of `servers` allocates while one worker trains 1 MiB of parameters.
 template <class Strategy>
 std::vector<std::size_t> taken_by_servers(int servers) {
   std::vector<std::size_t> taken(static_cast<std::size_t>(servers));
@@ -157,7 +158,8 @@ std::vector<std::size_t> taken_by_servers(int servers) {
   });
   return taken;
 }
-/// So many floats for each element that is placed there, and none for what others have.
+/// Expects a server to allocate `floats` floats for each element that is placed on it, and none for
+/// elements on other servers.
 template <class Strategy>
 void takes_what_its_chunks_need(std::size_t floats) {
   const std::size_t needed = floats * 16 * (1 << 14) * sizeof(float);
@@ -174,7 +176,8 @@ TEST(Allocation, AServerTakesWhatItsChunksNeed) {
   // A sum, a momentum and the parameter.
   takes_what_its_chunks_need<
       compose<parameter_server<consistency::synchronous, updated_by::servers>>>(3);
-  // The parameter, and what the worker has read of it: what it pulled last is the worker's own.
+  // The parameter, and the value of it that the worker has read. What the worker last pulled is in
+  // the worker's own memory.
   takes_what_its_chunks_need<
       compose<parameter_server<consistency::asynchronous, updated_by::workers>>>(2);
 }

@@ -1,4 +1,4 @@
-// Architectures that carry something else than the mean of this step's gradients, each against its
+// Architectures that send something other than the mean of this step's gradients, each against its
 // recurrence. One file, because all train in one frame: several passes a step, pieces and buckets,
 // and a checkpoint on the way.
 #include <algorithm>
@@ -93,8 +93,9 @@ TEST(Architectures, LocalSgdAveragesModelsEveryPeriod) {
   }
 }
 
-/// With momentum SGD a mean of models that stepped alone is the model that stepped by the mean. All
-/// gradients point one way: of two that cancel each other nothing but what was rounded is left.
+/// With momentum SGD the mean of models that took their steps alone is the model that took a step
+/// by the mean. All gradients point one way, because two that cancel each other would leave only
+/// rounding errors.
 TEST(Architectures, LocalSgdEveryStepIsSynchronous) {
   const auto falling = [](int worker, int step, std::size_t element) {
     return -std::abs(gradient(worker, step, element));
@@ -116,7 +117,7 @@ TEST(Architectures, LocalSgdEveryStepIsSynchronous) {
   }
 }
 
-/// Where rank 0 decides, a step without messages has nothing to decide, and nobody waits.
+/// Where rank 0 decides, a step without messages leaves it nothing to decide, and no rank waits.
 TEST(Architectures, LocalSgdRunsUnderAWindowThatRankZeroLeads) {
   using strategy = cut<architecture::local_sgd<canonical>, schedule::by_priority>;
   auto set = options_for<strategy>();
@@ -142,7 +143,7 @@ TEST(Architectures, SwitchesFromSynchronousToLocalSgd) {
       set);
 }
 
-/// Under a window of one chunk, whose order rank 0 decides across the switch.
+/// The window is one chunk, and rank 0 decides the order across the switch.
 TEST(Architectures, SwitchesFromModelAveragingToLocalSgd) {
   using strategy = cut<architecture::switch_at<architecture::model_averaging<canonical>,
                                                architecture::local_sgd<canonical>>,
@@ -165,7 +166,7 @@ TEST(Architectures, SwitchesFromModelAveragingToLocalSgd) {
       set);
 }
 
-/// Where only gradients travel core moves them, and either way of adding is the same.
+/// Where only gradients are sent, both collectives give the same sums.
 TEST(Architectures, SwitchesBetweenCollectives) {
   using strategy =
       cut<architecture::switch_at<architecture::all_reduce<>, architecture::all_reduce<canonical>>>;
@@ -199,7 +200,8 @@ TEST(Architectures, DelayedOverServers) {
   set.architecture.servers = 2;
   equals<strategy>(delayed_by_one, set);
 }
-/// A launch may be under way although its tensors have arrived, and its rank at the end.
+/// A launch may be under way although its tensors have arrived and its rank has reached the end of
+/// training.
 TEST(Architectures, DelayedLaunchesEndWhereARankHasABatchTooFew) {
   using strategy = cut<architecture::delayed<architecture::parameter_server<>>>;
   auto set = options_for<strategy>();
@@ -219,7 +221,7 @@ TEST(Architectures, DelayedLaunchesEndWhereARankHasABatchTooFew) {
   EXPECT_NE(said[2].find("and nothing moves"), std::string::npos) << said[2];
 }
 
-/// What `count` steps come to on worker 0, once nothing is on its way.
+/// Returns worker 0's parameters after `count` steps, once no message is under way.
 template <class Strategy>
 std::vector<float> trained_for(int count, int workers) {
   std::vector<float> result;
@@ -239,13 +241,13 @@ std::vector<float> trained_for(int count, int workers) {
   return result;
 }
 
-/// A delay that is stated as none.
+/// An architecture that states a delay of zero.
 struct on_time : architecture::all_reduce<canonical> {
   static constexpr int delay = 0;
 };
 
-/// One step more comes to the same bits: the first applies nothing, and what the last step's mean
-/// would do stays undone, however long its launch is waited for.
+/// A delayed run of one step more ends with the same bits. The first step applies nothing, and the
+/// last step's mean is never applied, however long its launch is waited for.
 TEST(Architectures, DelayedIsBitForBitAStepLate) {
   using sums = architecture::all_reduce<canonical>;
   for (const int workers : {1, 3}) {
@@ -259,9 +261,9 @@ TEST(Architectures, DelayedIsBitForBitAStepLate) {
   }
 }
 
-/// Of a model of n elements each of p ranks remembers ceil(n / p) or floor(n / p), however it is
-/// cut: whole, tensor by tensor, or in pieces of some elements. What it sends is counted chunk by
-/// chunk.
+/// Of a model of n elements each of p ranks keeps state for ceil(n / p) or floor(n / p), whether
+/// the model is cut whole, tensor by tensor, or into pieces of some elements. The bytes sent are
+/// counted chunk by chunk.
 TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
   using strategy = cut<architecture::sharded<canonical>>;
   for (const std::size_t piece : {37U, 1000U, 10'000U, 1'000'000U}) {
@@ -279,7 +281,7 @@ TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
         for (const chunk& each : engine.planned().chunks) {
           const std::size_t share = dealt(each.first_element, each.elements, rank, p);
           sent += each.elements - share;  // gradients, to their owners
-          sent += (p - 1) * share;        // parameters, to everybody else
+          sent += (p - 1) * share;        // parameters, to all other ranks
         }
         std::size_t remembered = 0;
         for (const std::span<float> each : engine.memories()) {
@@ -296,7 +298,8 @@ TEST(Architectures, SharesAreAllThatTheirOwnersRemember) {
   }
 }
 
-/// A step whose gradients are written where the engine says, passes into one another.
+/// Hands in a step whose gradients are written to memory that the engine lends; each pass adds to
+/// the passes before.
 template <class Engine>
 void hand_in_lent(Engine& engine, const std::vector<tensor>& tensors, int step, int of_passes) {
   const auto& made = engine.planned();
@@ -314,8 +317,9 @@ void hand_in_lent(Engine& engine, const std::vector<tensor>& tensors, int step, 
   }
 }
 
-/// Training comes to `kept`, in flat order, also through a plan of other buckets. Answers what was
-/// held at most. Each tensor's parameter begins at a multiple of `alignment`.
+/// Expects training with lent gradients to end with the parameters `kept`, in flat order, also
+/// across a plan of other buckets. Returns the most memory that was held. Each tensor's parameter
+/// begins at a multiple of `alignment`.
 template <class Strategy>
 std::size_t trains_lent(transport::in_process& world, engine_options<Strategy> set,
                         std::size_t alignment, const std::vector<float>& kept) {
@@ -363,9 +367,9 @@ std::size_t trains_lent(transport::in_process& world, engine_options<Strategy> s
   return held;
 }
 
-/// Memory that is lent changes nothing of what training comes to, where it goes from bucket to
-/// bucket and, with several passes a step, where it is held through them; whole exchanges and split
-/// ones; parameters that are neighbours and such that are not.
+/// Lent memory does not change the result of training. With one pass a step the memory goes from
+/// bucket to bucket; with several it is held through all of them. Exchanges are whole or split, and
+/// parameters are neighbours in memory or not.
 TEST(Architectures, LentGradientsEndAsKeptOnes) {
   using architecture::gradients;
   using kept = cut<architecture::sharded<canonical>>;
@@ -399,7 +403,8 @@ TEST(Architectures, LentGradientsEndAsKeptOnes) {
   }
 }
 
-/// Whoever waits for room would wait for gradients that he has to write himself.
+/// A rank that waits for lent memory would wait for gradients that it has to write itself, and so
+/// forever.
 TEST(Architectures, ALimitThatNobodyCouldKeepIsRefused) {
   using architecture::gradients;
   using lending = architecture::sharded<canonical, gradients::given_back>;
@@ -490,22 +495,22 @@ TEST(Architectures, ServersStepByEachWorkersPushInRankOrder) {
           }
         };
       },
-      set,
-      {1, 2, 3, 4});  // a float's rounding in 45 steps of 5 workers is more than `equals` allows
+      // Five workers would round more in 45 steps than `equals` allows.
+      set, {1, 2, 3, 4});
 }
 
-/// What a rank remembers has its place by the plan: another one's owners would take it for theirs.
+/// A rank's state is placed by the plan, so the owners under another plan would take it for theirs.
 TEST(Architectures, SharesOfAnotherPlanAreRefused) {
   using strategy = cut<architecture::sharded<canonical>>;
   auto set = options_for<strategy>();
-  set.partition.bytes = 3 * 4'000;  // lengths of a share may be alike under both
+  set.partition.bytes = 3 * 4'000;  // so that shares may have equal lengths under both plans
   std::vector<std::string> files(3);
   const auto run = [&](auto each_rank) {
     transport::run_ranks(3, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());
       auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
       each_rank(engine, files[static_cast<std::size_t>(world.rank())]);
-      engine.average(0);  // who leaves first would end the others
+      engine.average(0);  // because a rank that leaves first would end the others
     });
   };
   run([](auto& engine, std::string& file) {
@@ -527,7 +532,8 @@ TEST(Architectures, SharesOfAnotherPlanAreRefused) {
   });
 }
 
-/// What workers push is by how much they moved: of one worker that is its training.
+/// Workers push the differences by which their parameters moved. With one worker that is training
+/// alone.
 TEST(Architectures, AsynchronousServersAddDifferences) {
   using architecture =
       architecture::parameter_server<consistency::asynchronous, updated_by::workers>;
@@ -541,8 +547,8 @@ TEST(Architectures, AsynchronousServersAddDifferences) {
   EXPECT_EQ(train_in_parts<strategy>(1, 5, set).parameters, alone.parameters);
 }
 
-/// Of several workers every push counts once, whoever comes first: without momentum a gradient
-/// moves the parameters by the same wherever they stand.
+/// With several workers every push counts once, whichever comes first. Without momentum a gradient
+/// moves the parameters by the same amount wherever they are.
 TEST(Architectures, AsynchronousServersAddEveryDifferenceOnce) {
   using strategy = cut<architecture::parameter_server<consistency::asynchronous,  //
                                                       updated_by::workers>>;
@@ -564,7 +570,7 @@ TEST(Architectures, AsynchronousServersAddEveryDifferenceOnce) {
       hand_in(engine, memory, step);
     }
     engine.wait();
-    engine.average(0);  // everybody has pushed
+    engine.average(0);  // now every worker has pushed
     if (engine.worker() == 0) {
       std::ranges::fill(memory.gradients(), 0.0f);
       for (unsigned pass = 0; pass < passes; ++pass) {
@@ -586,8 +592,8 @@ TEST(Architectures, AsynchronousServersAddEveryDifferenceOnce) {
   }
 }
 
-/// The mean of a step's passes is what is added adaptively; a checkpoint holds all that ranks
-/// remember.
+/// The adaptive sum is of the means over each rank's passes, and a checkpoint holds all state of
+/// the ranks.
 template <class Architecture>
 void adds_adaptively(std::vector<float> (*oracle)(int, int, gradient_function)) {
   using strategy = compose<fusion::up_to, Architecture>;
@@ -613,7 +619,7 @@ TEST(Architectures, AdasumOfStepsGoesOnFromACheckpoint) {
   adds_adaptively<architecture::adasum<carries::difference>>(of_adaptive_steps);
 }
 
-/// One rank is slow in code of its own; the others have ended long before.
+/// One rank computes slowly; the others end long before it.
 TEST(Architectures, PairAveragingWaitsForNobody) {
   std::vector<double> ended_at(4);
   transport::run_simulated(4, transport::link{1.25e9, 50e-6}, [&](transport::simulated& world) {
@@ -651,7 +657,7 @@ TEST(Architectures, PairAveragingGoesOnFromACheckpoint) {
     all[0].step(own_gradient(0, step, element));
   };
   expect_near(alone, recurred(1, rule));
-  // Of several ranks the outcome depends on who comes first; each ends, with finite parameters.
+  // The result of several ranks depends on timing, so only finite parameters are expected.
   for (const auto& each : train_in_parts<strategy>(3, 5, set).parameters) {
     for (const float x : each) {
       ASSERT_TRUE(std::isfinite(x));
@@ -659,11 +665,12 @@ TEST(Architectures, PairAveragingGoesOnFromACheckpoint) {
   }
 }
 
-/// What other workers pushed since this one last pulled is in the servers' parameters alone.
+/// Only the servers' parameters contain what other workers have pushed since this worker last
+/// pulled.
 TEST(Architectures, AsynchronousServersKeepTheirParametersInACheckpoint) {
   using strategy =
       compose<architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
-  // Worker 0 steps once and saves what it pulled; worker 1 steps three times more.
+  // Worker 0 takes one step and saves what it pulled; worker 1 takes three steps more.
   const auto pulled_after = [](int resumed) {
     static std::string files[2];
     float seen = 0;
@@ -682,7 +689,7 @@ TEST(Architectures, AsynchronousServersKeepTheirParametersInACheckpoint) {
           engine.ready(tensor_id(0));
           engine.wait();
           if (engine.worker() == 0) {
-            engine.average(0);  // worker 0 has pulled before worker 1 goes on
+            engine.average(0);  // worker 0 has pulled before worker 1 continues
           } else if (step == 0) {
             engine.average(0);
           }

@@ -1,6 +1,7 @@
-// A run that stops after a step and goes on in another process ends with the bits of one that never
-// stopped, for every synchronous named strategy; and so do its ranks as one another. Both laws are
-// here because a unit that instantiates every strategy takes long to compile.
+// A run that stops after a step and continues in another process ends with the bits of one that
+// never stopped, for every synchronous named strategy. All of its ranks end with the same bits,
+// too. Both laws are in one file because a unit that instantiates every strategy takes long to
+// compile.
 #include "tutti/core/checkpoint.hpp"
 
 #include <array>
@@ -35,8 +36,8 @@ fs::path file_of(const fs::path& directory, int rank) {
   return directory / ("rank" + std::to_string(rank));
 }
 
-/// Steps [first, last), loading before the first and saving after the last where asked; worker 0's
-/// parameters.
+/// Takes steps [first, last), loads before the first and saves after the last where that is asked
+/// for, and returns worker 0's parameters.
 template <class Strategy>
 std::vector<float> train(int first, int last, const fs::path& from, const fs::path& to) {
   std::vector<float> result;
@@ -73,7 +74,7 @@ std::vector<float> train(int first, int last, const fs::path& from, const fs::pa
   return result;
 }
 
-/// The program itself, asked to finish what `directory` holds.
+/// Runs this program in a child process to finish the run that `directory` holds.
 int finish_in_another_process(const std::string& strategy, const fs::path& directory) {
   const pid_t child = fork();
   if (child == 0) {
@@ -105,7 +106,8 @@ void resumes_bitwise(int stop) {
   fs::remove_all(directory);
 }
 
-/// Visits every strategy, or every third under AddressSanitizer: ThreadSanitizer has them all.
+/// Visits every strategy, or every third under AddressSanitizer, as ThreadSanitizer visits them
+/// all.
 template <class Visit, class... Strategies>
 void for_each(std::tuple<Strategies...>*, Visit visit) {
   [&]<std::size_t... Place>(std::index_sequence<Place...>) {
@@ -134,10 +136,11 @@ TEST(Checkpoint, DISABLED_Finish) {
   });
 }
 
-/// Also where models differ, unless ranks keep no step: whom one meets depends on time there.
-/// HorovodHierarchical is left out, for two whole runs of it differ already: what is ready in a
-/// cycle shares a buffer, so an element's place in it depends on time, and on the place the order
-/// in which hierarchical all-reduce adds it up.
+/// Also for strategies whose models differ, unless ranks are not synchronised and timing decides
+/// who averages with whom. HorovodHierarchical is left out, because even two uninterrupted runs of
+/// it differ. Tensors that are ready in one cycle share a buffer, so an element's place in it
+/// depends on timing, and the order in which hierarchical all-reduce adds the element depends on
+/// that place.
 TEST(Checkpoint, AnotherProcessGoesOnBitwise) {
   int stop = 1;
   for_each(static_cast<strategies::all*>(nullptr), [&]<class Strategy>() {
@@ -157,7 +160,7 @@ TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
       for (const auto& each : result.parameters) {
         EXPECT_EQ(each, result.parameters.front()) << Strategy::name;
       }
-      // A momentum each: wherever parameters have owners one of each, else one a worker.
+      // One momentum for each parameter where parameters have owners, otherwise one on each worker.
       const std::size_t copies = optimizer_for<Strategy>().momentum == 0 ? 0
                                  : facts::owns_parameters<architecture>  ? 1
                                                                          : 4;
@@ -168,7 +171,7 @@ TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
   });
 }
 
-/// What loading `bytes` into a fresh engine says.
+/// Returns the error of loading `bytes` into a fresh engine.
 template <class Strategy>
 std::string refusal(const std::string& bytes, std::vector<tensor> tensors) {
   std::string said;
@@ -198,7 +201,7 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
   EXPECT_EQ(refusal<WFBPUnlimited>(bytes, memory.tensors()), "");
   EXPECT_EQ(refusal<WFBPUnlimited>(bytes.substr(0, bytes.size() / 2), memory.tensors()),
             "the checkpoint is cut short. Fix: use an earlier one");
-  // A bit of what it says of itself, which is no other run's, and of the model.
+  // Flips bits of the header, which must not pass for another run's, and of the model.
   const std::size_t head = 1024;
   for (std::size_t at = sizeof(detail::magic); at < bytes.size(); at += at < head ? 5 : 5000) {
     std::string damaged = bytes;
@@ -262,7 +265,8 @@ TEST(Checkpoint, OfAnotherNumberOfRanksIsRefused) {
   }
 }
 
-/// What `save` wrote of each worker after each of three steps, and what they say who load others'.
+/// The files that `save` wrote on each worker after each of three steps, and the errors of workers
+/// that load other files.
 template <class Strategy>
 struct saved_run {
   static constexpr int ranks = 3;
@@ -295,7 +299,7 @@ struct saved_run {
     return said;
   }
 
-  std::array<files, 3> after{};  // each step
+  std::array<files, 3> after{};  // each of the three steps
 };
 
 TEST(Checkpoint, OfAnotherRankIsRefused) {
@@ -310,7 +314,7 @@ TEST(Checkpoint, OfAnotherRankIsRefused) {
             (decltype(run)::files{written(1, 0), written(2, 1), written(0, 2)}));
 }
 
-/// All ranks hear of it in one sentence, whichever of them is given the other step's.
+/// All ranks get the same error, whichever of them is given the file of another step.
 TEST(Checkpoint, OfAnotherStepThanTheOtherRanksIsRefused) {
   const saved_run<strategies::TopK> run;
   const auto expect = [&run](std::array<std::size_t, 3> step, const std::string& sentence) {
@@ -340,8 +344,9 @@ TEST(Checkpoint, SaysOfWhichStepItIs) {
   }
 }
 
-/// What worker 0 is told who loads, beside servers like these, what it has saved beside others. Two
-/// may own chunks of one length otherwise, so that only their owners tell them apart.
+/// Returns the error of worker 0 when it loads, with servers set up by `after`, what it saved with
+/// servers set up by `before`. Two sets of servers may own other chunks of equal length, so that
+/// only the owners tell them apart.
 template <class Strategy, class Options = decltype(engine_options<Strategy>::architecture)>
 std::string refusal_elsewhere(const Options& before, const Options& after) {
   std::array<std::string, 2> files;

@@ -1,5 +1,5 @@
-// Compression through whole architectures between threads: nothing is lost, and what is sent comes
-// to what plain loops around the codec say.
+// Compression through whole architectures between threads: nothing is lost, and what is sent is
+// what plain loops around the codec state.
 #include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t elements = 96;
 
-/// A gradient of few bits, so that every sum below is exact.
+/// Returns a gradient of few bits, so that every sum below is exact.
 float dyadic(int worker, int step, std::size_t i) {
   return static_cast<float>((worker * 31 + step * 17 + static_cast<int>(i) * 13) % 64 - 32) / 16.0f;
 }
@@ -37,8 +37,8 @@ struct ledger {
   std::vector<double> at_owners = std::vector<double>(elements);
 };
 
-/// Adds up, over `steps` steps of `workers` workers, what went in, what came out, and what the
-/// residuals still hold.
+/// Adds up, over `steps` steps of `workers` workers, the gradients contributed, the updates
+/// applied, and the residuals that remain.
 template <class Strategy>
 ledger account(int workers, int steps, engine_options<Strategy> options = {}) {
   ledger all;
@@ -110,7 +110,7 @@ TEST(Conservation, ScaledSignsLoseARounding) {
   }
 }
 
-/// Chunks that are no multiple of a block, cut again among their owners.
+/// Chunks are no multiple of a block and are cut again among their owners.
 template <class C>
 void loses_a_rounding_in_pieces(options_of<C> blocks) {
   using strategy = compose<compression::error_feedback<C>, partition::into,
@@ -126,7 +126,7 @@ void loses_a_rounding_in_pieces(options_of<C> blocks) {
     EXPECT_NE(std::accumulate(all.at_workers.begin(), all.at_workers.end(), 0.0), 0.0);
   }
 }
-/// A bucket is cut where blocks end, so that its blocks are those of the bucket in one piece.
+/// A bucket is cut where blocks end, so that its blocks are those of the uncut bucket.
 template <class C>
 void is_cut_between_blocks(std::size_t block) {
   using whole = compose<architecture::all_gather, compression::error_feedback<C>, fusion::all>;
@@ -151,7 +151,7 @@ void is_cut_between_blocks(std::size_t block) {
     const auto engine = make_engine<cut>(world, memory.tensors(), optimizer_of(), pieces);
     const auto& chunks = engine.planned().chunks;
     const std::size_t blocks = (total_elements() + block - 1) / block;
-    // Ends at 1.5, 3, 4.5, 6 ... blocks: at 2, 3, 5, 6 ...
+    // Pieces of 1.5 blocks end at 1.5, 3, 4.5, 6 ... blocks, which is rounded to 2, 3, 5, 6 ...
     ASSERT_EQ(chunks.size(), (2 * blocks + 1) / 3);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       EXPECT_EQ(chunks[i].first_element, (3 * i + 1) / 2 * block);

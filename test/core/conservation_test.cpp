@@ -1,7 +1,8 @@
-// Nothing is lost: what ranks have contributed is what has been applied and what is remembered, in
-// histories drawn at random: steps of one pass or two, tensors without a gradient, other plans and
-// passes on the way, checkpoints that other engines go on from, rates that change. A composition
-// joins a list. One file, for all of them go through one history and are added up in one ledger.
+// Nothing is lost: what ranks have contributed equals what has been applied plus what residuals
+// still hold. Histories are drawn at random. They have steps of one pass or two, tensors without a
+// gradient, changes of the plan and the number of passes, checkpoints from which other engines
+// continue, and rates that change. A composition joins a list. One file, because all compositions
+// go through one history and are added up in one ledger.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -72,7 +73,7 @@ namespace {
 
 using compression::error_feedback;
 
-/// Adds up what is applied.
+/// An optimizer that adds up what is applied to the parameters.
 struct adds {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;
@@ -99,18 +100,18 @@ const std::vector<arena::declaration>& tensors() {
 }
 constexpr std::size_t elements = 196;
 constexpr int steps = 24;
-constexpr int segments = 3;  ///< engines of a history, each of which loads what the last has saved
+constexpr int segments = 3;  ///< successive engines; each loads what the one before saved
 constexpr float most_rate = 4;
 constexpr unsigned most_passes = 2;
 
-/// A gradient of few bits, so that sums are exact.
+/// Returns a gradient of few bits, so that sums are exact.
 float dyadic(int worker, int step, unsigned pass, std::size_t i) {
   const auto mixed =
       static_cast<unsigned>(worker * 31 + step * 17) + pass * 7 + static_cast<unsigned>(i) * 13;
   return static_cast<float>(static_cast<int>(mixed % 64) - 32) / 16.0f;
 }
 
-/// What happens between steps, the same on all ranks.
+/// The events between steps, which are equal on all ranks.
 struct history {
   struct event {
     bool replans{};
@@ -127,7 +128,7 @@ struct history {
       each.rate_times = std::array{1.0f, 1.0f, 0.5f, 2.0f}[random() % 4];
     }
   }
-  /// A tensor without a gradient in a rank's pass.
+  /// Whether a tensor has no gradient in a rank's pass.
   static bool is_absent(int worker, int step, unsigned pass, std::size_t tensor) {
     return (static_cast<unsigned>(worker * 5 + step * 3) + pass * 11 +
             static_cast<unsigned>(tensor)) %
@@ -135,48 +136,51 @@ struct history {
            0;
   }
 
-  std::array<unsigned, 2> passes{};  ///< of a step, under each plan
+  std::array<unsigned, 2> passes{};  ///< in a step, under each plan
   std::array<event, steps> events{};
 };
 
-/// What each rank gave its compressor in a step, the residual and the gradient, and how those
-/// elements were cut.
+/// The sum of residual and gradient that each rank gave its compressor in a step, and the chunks in
+/// which it did.
 struct given_in_a_step {
   std::vector<chunk> chunks{};
   std::vector<std::vector<double>> of_ranks{};
 };
 
 struct ledger {
-  std::array<given_in_a_step, steps> given{};  ///< where the loss follows from that of all ranks
+  std::array<given_in_a_step, steps> given{};  ///< where the loss depends on all ranks
   std::vector<double> contributed = std::vector<double>(elements);
   std::vector<double> applied = std::vector<double>(elements);
   std::vector<double> remembered = std::vector<double>(elements);
   std::vector<double> lost = std::vector<double>(elements);
 };
 
-/// A composition and two of its plans, which share no boundary. Rates change where residuals follow
-/// them.
+/// A composition and two of its plans, which share no boundary. Rates change only for compressors
+/// that rescale their residuals.
 template <class Compression, class Architecture>
 struct listed {
   using architecture = Architecture;
   using strategy = compose<Compression, Architecture, fusion::up_to, partition::into>;
   using options = engine_options<strategy>;
   using answers = decltype(relay(std::declval<const Compression&>()));
-  /// Whoever owns a chunk, or a part of it, remembers what its mean has lost.
+  /// Whether the owner of a chunk, or of a part of it, keeps a residual of the mean that it
+  /// encodes.
   static constexpr bool has_owners =
       !facts::owns_parameters<Architecture> && remembers_residuals<answers> &&
       (facts::has_servers<Architecture> || facts::encodes_means<Architecture>);
 
   static constexpr int steps = test::steps;
-  /// What of a gradient is contributed, and what of the parameters has been applied.
+  /// The share of a gradient that counts as contributed. `applied` is the share of the parameters
+  /// that counts as applied.
   static double taken(unsigned) { return 1; }
   static double applied(float now, float) { return static_cast<double>(now); }
-  /// How many gradients a mean is of.
+  /// The number of gradients over which a mean is taken.
   static float averaged(int workers, unsigned passes) {
     return static_cast<float>(workers) * static_cast<float>(passes);
   }
   static adds optimizer_of(float worth) { return {worth}; }
-  /// What a worker holds may lack what others have pushed meanwhile: worker 0 reads it in the end.
+  /// A worker's parameters may lack what others have pushed meanwhile. Worker 0 then reads the
+  /// servers' parameters in the end.
   static constexpr bool is_stale = facts::stale<Architecture>;
 
   static options plan(int which, unsigned passes) {
@@ -205,7 +209,7 @@ struct listed {
 template <class Listed>
 constexpr int engines = segments + (Listed::is_stale ? 1 : 0);
 
-/// One rank's part in a history.
+/// One rank's part of a history.
 template <class Listed>
 class part_of_history {
   using strategy = typename Listed::strategy;
@@ -217,8 +221,9 @@ class part_of_history {
                   const options& compressing)
       : world_(&world), told_(&told), workers_(workers), compressing_(&compressing) {}
 
-  /// One engine's steps, from what an earlier one has left in `file`, if anything, to what it
-  /// leaves. What owners remember is loaded under the plan that it was saved under.
+  /// Runs one engine's steps, from what an earlier engine has left in `file`, if anything, and
+  /// saves its own state there. Owners' residuals are loaded under the plan under which they were
+  /// saved.
   void go_on(int segment, std::string& file, ledger& all, std::mutex& mutex) {
     const bool any_plan = !Listed::has_owners && !has_servers<strategy>;
     which = segment > 0 && any_plan ? 1 - which : which;
@@ -271,11 +276,11 @@ class part_of_history {
  private:
   unsigned passes() const { return told_->passes[static_cast<std::size_t>(which)]; }
   float scale() const { return Listed::averaged(workers_, most_passes); }
-  /// Of a gradient, so that it counts as one of the most passes.
+  /// The factor by which a gradient of this plan counts as one of a step with the most passes.
   double weight() const {
     return static_cast<double>(scale()) / static_cast<double>(Listed::averaged(workers_, passes()));
   }
-  /// Of a mean, so that it counts as its sum.
+  /// The learning rate by which a mean counts as its sum.
   float worth() const { return rate * scale(); }
   options plan() const {
     options set = Listed::plan(which, passes());
@@ -297,7 +302,8 @@ class part_of_history {
       change_rate(engine, worth());
     }
   }
-  /// Residuals follow from one rate to the next, by way of 0, a checkpoint and another engine's.
+  /// Changes the rate. Residuals follow from one rate to the next also by way of 0, of a checkpoint
+  /// and of another engine's rate.
   template <class Engine>
   static void change_rate(Engine& engine, float worth) {
     if (rescales) {
@@ -331,7 +337,7 @@ class part_of_history {
     engine.wait();
   }
 
-  /// Its answer has all that was pushed before the last checkpoint.
+  /// Pushes zeros. The answer contains everything that was pushed before the last checkpoint.
   template <class Engine>
   void push_zeros(Engine& engine, arena& memory) {
     before_.assign(memory.parameters().begin(), memory.parameters().end());
@@ -344,7 +350,7 @@ class part_of_history {
     engine.wait();
   }
 
-  /// Rows of what this rank's compressor remembers, element by element.
+  /// Returns the rows of this rank's compressor memory, with elements in the model's order.
   template <class Engine>
   static std::vector<std::vector<double>> own_rows(Engine& engine) {
     const std::span<const float> all = engine.memories()[0];
@@ -369,13 +375,13 @@ class part_of_history {
     }
   }
 
-  /// `visit(element, value, what it counts beside a rank's gradient)` for all that this rank
-  /// remembers to be sent; rank 0 also for what servers do.
+  /// Calls `visit(element, value, weight)` for all residuals of this rank, where `weight` is what
+  /// the value counts relative to a rank's gradient. Rank 0 also visits the servers' residuals.
   template <class Engine, class Visit>
   void for_each_residual(Engine& engine, Visit visit) {
     const auto memories = engine.memories();
     const auto own = residual_of(engine);
-    const auto& made = engine.planned();  // which puts tensors of a kind side by side
+    const auto& made = engine.planned();  // the plan puts tensors of a class side by side
     for (std::size_t at = elements, id = 0; id < tensors().size() && !own.empty(); ++id) {
       at -= tensors()[id].elements;
       for (std::size_t i = 0; i < tensors()[id].elements; ++i) {
@@ -403,7 +409,8 @@ class part_of_history {
       }
     }
   }
-  /// In place of the model's first element stands the whole of it.
+  /// Returns the residual of the whole model, by a context that begins at the model's first element
+  /// and has its whole length.
   template <class Engine>
   static std::span<float> residual_of(Engine& engine) {
     using compression = typename Engine::compression;
@@ -446,8 +453,8 @@ class part_of_history {
   const options* compressing_;
   std::vector<double> contributed_ = std::vector<double>(elements);
   std::vector<double> lost_ = std::vector<double>(elements);
-  std::vector<double> given_ = std::vector<double>(elements);  ///< gradients of the last step
-  std::vector<float> before_{};                                ///< the last step
+  std::vector<double> given_ = std::vector<double>(elements);  ///< of the last step
+  std::vector<float> before_{};  ///< the parameters before the last step
 };
 
 template <class Listed>
@@ -482,8 +489,9 @@ ledger account(int workers, const history& told, const typename Listed::options&
   return all;
 }
 
-/// `exact`: every payload and every remainder is a float as it stands, and so is a mean of so many.
-/// Answers how much is remembered in the end, and how much was lost: of nothing, nothing is shown.
+/// What remains after a history: how much the residuals hold, and how much was lost. A test must
+/// see that these are not 0, or it would show nothing. With `exact`, payloads and remainders are
+/// representable floats, and so is a mean over a power of two.
 struct left_over {
   double remembered{};
   double lost{};
@@ -497,7 +505,8 @@ left_over conserves(bool exact, typename Listed::options compressing = Listed::p
       const history told(seed + 10 * static_cast<unsigned>(workers));
       const ledger all = account<Listed>(workers, told, compressing);
       const bool no_rounding = exact && (workers & (workers - 1)) == 0;
-      // A sum of magnitudes up to 2 rounds once at each worker and thrice on its way, every step.
+      // A sum of magnitudes up to 2 is rounded once at each worker and three times on its way, in
+      // every step.
       const double largest = static_cast<double>(most_rate) * steps * workers * 2 * most_passes;
       const double bound = no_rounding ? 0 : std::ldexp(steps * (workers + 3) * largest, -24);
       for (std::size_t i = 0; i < elements; ++i) {
@@ -575,7 +584,7 @@ TEST(Conservation, OfATreeOfSelections) {
   EXPECT_GT((conserves<listed<error_feedback<top_k>, architecture::sparse_tree>>(true)).remembered,
             0);
 }
-/// Magnitudes are kept for most steps, and those of one plan are not another's.
+/// Magnitudes are kept for several steps, and those of one plan do not apply to another.
 TEST(Conservation, OfSumsInRegions) {
   using its = listed<error_feedback<compression::by_kth_magnitude>, architecture::sparse_regions>;
   EXPECT_GT(conserves<its>(true).remembered, 0);
@@ -600,7 +609,8 @@ TEST(Conservation, OfLongChunksAlone) {
   EXPECT_GT(conserves<its>(true).remembered, 0);
 }
 
-/// Means are encoded again before the switch alone, and have no residual: a worker's own goes on.
+/// Means are encoded again only before the switch and have no residual. The workers' own residuals
+/// continue after it.
 struct pushed_in_turn : listed<compression::push_only<error_feedback<top_k>>,
                                architecture::switch_at<architecture::reduce_scatter_all_gather,
                                                        architecture::all_gather>> {
@@ -618,7 +628,8 @@ TEST(Conservation, OfPushesAcrossASwitch) {
   EXPECT_GT(conserves<pushed_in_turn>(true).remembered, 0);
 }
 
-/// What thin matrices leave of matrices, with vectors as they are or as one of them.
+/// Residuals are what low-rank factors leave of matrices. Vectors are sent as they are, or as one
+/// matrix.
 TEST(Conservation, OfFactors) {
   using compression::power_sgd;
   using matrices_alone = compression::select<matrices, power_sgd, compression::none>;
@@ -626,7 +637,7 @@ TEST(Conservation, OfFactors) {
   EXPECT_GT((conserves<listed<matrices_alone, architecture::replicated<>>>(false)).remembered, 0);
   EXPECT_GT((conserves<listed<matrices_alone, parameter_server<>>>(false)).remembered, 0);
 }
-/// As many halves as a number has, whole ones: something is left of most, and sums are exact.
+/// Rounds to whole halves, so that most values leave a remainder and sums are exact.
 struct whole_halves {
   using bits = std::int32_t;
   static bits to_bits(float value) { return static_cast<bits>(2 * value); }
@@ -634,7 +645,8 @@ struct whole_halves {
 };
 using rounded = compression::elementwise<whole_halves>;
 
-/// What rounding has left of matrices until they travel as factors goes with those.
+/// The residual that rounding leaves of a matrix is carried over into the factors, once these
+/// start.
 TEST(Conservation, OfFactorsThatStartLater) {
   using rounded_first =
       error_feedback<compression::select<matrices, compression::power_sgd, rounded>>;
@@ -643,7 +655,7 @@ TEST(Conservation, OfFactorsThatStartLater) {
   set.compression.start = steps / 2;
   EXPECT_GT(conserves<its>(false, set).remembered, 0);
 }
-/// Until they do, residuals follow the rate as those of what travels.
+/// Before the start, residuals follow the rate as those of the compressor in use do.
 TEST(Conservation, OfResidualsThatFollowTheRateUntilAStart) {
   using rounded_first = compression::select<matrices, compression::power_sgd,
                                             compression::rescaled_error_feedback<rounded>>;
@@ -653,9 +665,9 @@ TEST(Conservation, OfResidualsThatFollowTheRateUntilAStart) {
   EXPECT_GT(conserves<its>(false, set).remembered, 0);
 }
 
-/// 1-bit Adam that moves by m alone, for v stays 0 and epsilon is 1. A worker gives m / 2 + g / 2,
-/// with g the mean of its passes, so that what it gives of m is half of all that was applied before
-/// the last step.
+/// 1-bit Adam that moves by m only, because v stays 0 and epsilon is 1. A worker contributes m / 2
+/// + g / 2, with g the mean of its passes, so that its contribution of m is half of all that was
+/// applied before the last step.
 struct of_momenta
     : listed<error_feedback<compression::norm_scaled_sign>, architecture::momentum_exchange> {
   static double taken(unsigned passes) { return 0.5 / passes; }
@@ -673,7 +685,7 @@ struct of_momenta
 };
 TEST(Conservation, OfMomenta) { EXPECT_GT(conserves<of_momenta>(false).remembered, 0); }
 
-/// What is forgotten of a residual when the next step's gradient comes.
+/// The part of a residual that is forgotten when the next step's gradient arrives.
 template <class Architecture>
 struct forgetting : listed<compression::fading_error_feedback<top_k>, Architecture> {
   using typename listed<compression::fading_error_feedback<top_k>, Architecture>::options;
@@ -697,9 +709,9 @@ TEST(Conservation, OfResidualsThatFade) {
   loses_as_stated<architecture::reduce_scatter_all_gather>();
 }
 
-/// Momenta u = u / 2 + g are what is conserved, and a gradient comes to 2 of itself in them, but
-/// for what of u waits in the end, and what of it was masked: all of an element that was sent,
-/// which leaves no residual. Half as many steps, so that every halving is a float as it stands.
+/// The momenta u = u / 2 + g are conserved, in which each gradient counts twice in the long run.
+/// What remains in u in the end and what was masked are accounted for; masking removes all of an
+/// element that was sent, which leaves no residual. Half as many steps keep every halving exact.
 template <class Architecture>
 struct masked : listed<compression::momentum_correction<error_feedback<top_k>>, Architecture> {
   static constexpr int steps = test::steps / 2;
@@ -726,8 +738,8 @@ TEST(Conservation, OfMomentaThatAreMasked) {
   loses_what_is_masked<parameter_server<>>(false);
 }
 
-/// gTopK as its authors wrote it: lost is what the tree of plain loops loses of what all ranks gave
-/// in a step, chunk by chunk, of which a rank selects one element in 16 or 17.
+/// gTopK as its authors wrote it. The loss is that of the tree in plain loops, computed from what
+/// all ranks gave in a step, chunk by chunk. A rank selects one element in 16 or 17.
 struct given_back_by_the_original : listed<error_feedback<top_k>, architecture::sparse_tree> {
   using options = typename listed<error_feedback<top_k>, tutti::architecture::sparse_tree>::options;
 

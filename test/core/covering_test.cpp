@@ -1,5 +1,6 @@
-// Any two choices of fusion, partition, schedule, coordination, place and who adds meet in a
-// strategy that ends, after a hundred steps, with the bits of one process that adds in rank order.
+// Any two choices of fusion, partition, schedule, coordination, place and summing occur together in
+// a strategy that ends, after a hundred steps, with the bits of one process that adds in rank
+// order.
 #include "support/covering.hpp"
 
 #include <cstddef>
@@ -31,7 +32,7 @@ TEST(Covering, EveryLegalPairMeetsAndNoRowIsSuperfluous) {
   }
 }
 
-/// All but two: ranks that decide alone would each gather something else at run time.
+/// All pairs but two: ranks that decide alone would gather different launches at run time.
 TEST(Covering, EveryCoordinationMeetsEveryFusion) {
   std::set<std::pair<std::size_t, std::size_t>> met;
   for (const covering::row& of : covering::rows()) {

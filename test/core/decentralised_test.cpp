@@ -1,6 +1,6 @@
-// Ranks that keep models of their own and mix them with some others', each rule against its paper's
-// matrices in double precision; and what is refused. One file, for all are held against one product
-// of matrices.
+// Ranks that keep models of their own and mix them with those of some others, each rule against its
+// paper's matrices in double precision, and the errors of wrong uses. One file, because all rules
+// are compared with one product of matrices.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -45,7 +45,7 @@ using canonical = collective::canonical;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// What each rank takes of each: rows of p numbers.
+/// Row i holds the weights by which rank i mixes the models of all p ranks.
 using matrix = std::vector<std::vector<double>>;
 
 matrix zero(int ranks) { return matrix(at(ranks), std::vector<double>(at(ranks))); }
@@ -64,7 +64,7 @@ void multiply(const matrix& w, replicas& all) {
 
 // ---- gossip
 
-/// Lian et al.: a third for a rank and each of its two neighbours on the ring.
+/// Lian et al.: a rank and its two neighbours on the ring each have weight 1/3.
 matrix of_a_ring(int ranks) {
   matrix w = zero(ranks);
   const double share = 1.0 / std::min(ranks, 3);
@@ -73,7 +73,8 @@ matrix of_a_ring(int ranks) {
   }
   return w;
 }
-/// Ying et al.: 1 / (ceil(log2 p) + 1) for a rank and those whose distance to it is a power of two.
+/// Ying et al.: a rank and those whose distance to it is a power of two each have weight 1 /
+/// (ceil(log2 p) + 1).
 matrix of_an_exponential_graph(int ranks) {
   matrix w = zero(ranks);
   const double share = 1 / (std::ceil(std::log2(ranks)) + 1);
@@ -117,7 +118,8 @@ TEST(Gossip, IsItsMatrixOnARingAndOnAnExponentialGraph) {
 
 // ---- SGP
 
-/// Assran et al.: P(k) with halves for a rank and for the one it hands to. Columns add up to 1.
+/// Assran et al.: P(k), in which a rank keeps one half and sends one half to its receiver. Columns
+/// add up to 1.
 matrix handed(architecture::receiver which, std::uint64_t seed, int step, int ranks) {
   matrix p = zero(ranks);
   int turns = 0;
@@ -177,7 +179,7 @@ TEST(PushSum, IsItsMatricesWhoeverReceives) {
   }
 }
 
-/// Halves of halves are exact, and who hands to whom decides what comes together.
+/// Halves of halves are exact; which halves are added depends on the receivers.
 TEST(PushSum, WeightsAddUpToTheRanksExactly) {
   using architecture::receiver;
   for (const receiver which : {receiver::exponential, receiver::next, receiver::random}) {
@@ -194,7 +196,7 @@ TEST(PushSum, WeightsAddUpToTheRanksExactly) {
         EXPECT_EQ(sum, ranks);
         expected = product(handed(which, 3, step, ranks), expected);
       }
-      const auto again = weights.before(7);  // long ago
+      const auto again = weights.before(7);  // asks for an earlier step again
       architecture::push_sum_weights fresh(which, 3, ranks);
       const auto once = fresh.before(7);
       EXPECT_TRUE(std::equal(again.begin(), again.end(), once.begin(), once.end()));
@@ -211,7 +213,7 @@ TEST(LocalSgd, WarmsUpBySingleStepsAndByDoubling) {
     growth how;
     int period;
     std::uint64_t warm_up;
-    std::vector<int> ends;  ///< steps that end in a mean, of the first nine
+    std::vector<int> ends;  ///< of the first nine steps, those that end in a mean
   };
   const std::vector<schedule> all{{growth::constant, 3, 4, {0, 1, 2, 3, 5, 8}},
                                   {growth::constant, 4, 100, {0, 1, 2, 3, 4, 5, 6, 7, 8}},
@@ -263,7 +265,7 @@ TEST(LocalSgd, AveragesMomentaWhereItIsTold) {
       set);
 }
 
-/// AdaSGD's: from the step of the switch on all weights are equal, bit for bit.
+/// AdaSGD's switch: from its step on all ranks' weights are equal, bit for bit.
 TEST(Switch, FromDriftingModelsToEqualOnes) {
   using strategy = cut<architecture::switch_at<architecture::model_averaging<canonical>,
                                                architecture::all_reduce<canonical>>>;
@@ -292,7 +294,7 @@ TEST(Switch, FromDriftingModelsToEqualOnes) {
 
 // ---- DiLoCo
 
-/// Douillard et al., with Nesterov's momentum as PyTorch's SGD has it.
+/// Returns the recurrence of Douillard et al., with Nesterov's momentum as in PyTorch's SGD.
 std::function<recurrence(int)> outer_steps(int period, double rate, double momentum) {
   return [=](int) {
     struct outer {
@@ -324,7 +326,7 @@ TEST(DiLoCo, IsItsRecurrence) {
     equals<strategy>(outer_steps(period, 0.7, 0.9), set);
   }
 }
-/// The paper's inner optimizer, whose moments stay each rank's own.
+/// The paper's inner optimizer, whose moments stay on each rank.
 TEST(DiLoCo, StepsByAdamWInside) {
   using strategy = compose<architecture::diloco<canonical>>;
   constexpr int ranks = 3;
@@ -376,7 +378,7 @@ TEST(DiLoCo, StepsByAdamWInside) {
     }
   }
 }
-/// Outer steps of the whole difference are means of models.
+/// With a rate of 1 and no momentum, outer steps are means of models.
 TEST(DiLoCo, WithoutMomentumIsLocalSgd) {
   using strategy = cut<architecture::diloco<canonical>>;
   auto set = options_for<strategy>();
@@ -390,8 +392,8 @@ TEST(DiLoCo, WithoutMomentumIsLocalSgd) {
   }
 }
 
-/// Douillard et al., 2025: a tensor's fragment begins its mean after step t and has it `overlap`
-/// steps later; of the models that ranks have come to by then, a share is kept.
+/// Douillard et al., 2025: the averaging of a tensor's fragment begins after step t and ends
+/// `overlap` steps later. Each rank then mixes the mean with its own model of that moment.
 TEST(DiLoCo, StreamsFragmentsBesideTraining) {
   using strategy =
       compose<partition::into, architecture::streaming_diloco<architecture::all_reduce<canonical>>>;
@@ -450,7 +452,7 @@ TEST(DiLoCo, StreamsFragmentsBesideTraining) {
   }
 }
 
-/// The nearest of 0 and seven powers of two, the greatest of which is nearest to `largest`.
+/// Returns the nearest of 0 and seven powers of two, the greatest of which is nearest to `largest`.
 double in_four_bits(double value, double largest) {
   const auto nearest = [](double magnitude) {
     int exponent = 0;
@@ -462,8 +464,8 @@ double in_four_bits(double value, double largest) {
   return magnitude < least / 2 ? 0 : std::copysign(std::max(nearest(magnitude), least), value);
 }
 
-/// The same paper's: each rank's difference travels in four bits, a tensor at a time, and is added
-/// as a float.
+/// From the same paper: each rank's difference is sent in four bits an element, tensor by tensor,
+/// and added as floats.
 TEST(DiLoCo, SendsDifferencesInFourBits) {
   using strategy =
       compose<architecture::streaming_diloco<architecture::all_gather>, compression::e3m0>;
@@ -525,7 +527,7 @@ TEST(DiLoCo, SendsDifferencesInFourBits) {
   }
 }
 
-/// What a step mixes in was begun a step before.
+/// What a step mixes in is the mean that was begun a step before.
 TEST(Delayed, DrawsModelsToAMeanOfAStepAgo) {
   using strategy = cut<architecture::delayed<architecture::model_averaging<canonical>>>;
   auto set = options_for<strategy>();
@@ -577,7 +579,7 @@ TEST(Elastic, IsItsRecurrence) {
 
 // ---- through another plan, and a checkpoint
 
-/// However buckets are cut from the fifth step on.
+/// The result does not depend on how buckets are cut from the fifth step on.
 template <class Architecture>
 void outlives_a_plan(options_of<Architecture> its) {
   using strategy = cut<Architecture>;
@@ -612,8 +614,8 @@ TEST(Replan, ChangesNoneOfWhatRanksKeepApart) {
   outlives_a_plan<architecture::local_sgd<canonical>>({.momenta = architecture::momenta::averaged});
 }
 
-/// What was averaged into a passive rank since its last step is in its checkpoint: the sum of all
-/// models is what it was.
+/// What was averaged into a passive rank since its last step is in its checkpoint, so the sum of
+/// all models is preserved.
 TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
   using strategy = compose<architecture::bipartite_averaging, partition::into>;
   engine_options<strategy> set;
@@ -627,7 +629,7 @@ TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
           make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1}, set);
       auto& file = files[at(world.rank())];
       if (!first) {
-        if (world.rank() == 1) {  // would be asked before it has loaded
+        if (world.rank() == 1) {  // it would be asked before it has loaded
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
         std::istringstream in(file);
@@ -655,7 +657,7 @@ TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
         file = out.str();
         return;
       }
-      engine.average(0);  // nobody asks any more
+      engine.average(0);  // no rank asks any more
       if (world.rank() % 2 == 1) {
         step_by([](std::size_t) { return 0.0f; });
       }
@@ -677,8 +679,8 @@ TEST(Checkpoint, LosesNothingThatRanksHaveAveraged) {
 
 // ---- what is counted
 
-/// Where ranks take their turns: a passive rank's gradient is as stale as actives have averaged
-/// with it since its last step, an active one's not at all.
+/// Where ranks take turns, a passive rank's gradient is as stale as the number of active ranks that
+/// have averaged with it since its last step. An active rank's gradient is never stale.
 TEST(Bipartite, CountsTheAveragingsThatAGradientHasMissed) {
   using strategy = compose<architecture::bipartite_averaging, fusion::up_to, partition::into>;
   engine_options<strategy> set;
@@ -731,7 +733,7 @@ TEST(Bipartite, CountsTheAveragingsThatAGradientHasMissed) {
 
 // ---- what is refused
 
-/// A rank that has left is named, also where nobody is in lock-step.
+/// A rank that leaves is named, also where ranks are not synchronised.
 template <class Architecture>
 void names_who_leaves() {
   const auto said = errors(4, [](transport::in_process& world) {
@@ -749,7 +751,7 @@ void names_who_leaves() {
     }
   });
   for (const int rank : {0, 2, 3}) {
-    const std::string& heard = said[at(rank)];  // from its engine, or from its thread
+    const std::string& heard = said[at(rank)];  // from its engine or from its thread
     EXPECT_TRUE(heard == "rank 1 left by an exception" || heard == "rank 1 failed: out of data")
         << heard;
   }

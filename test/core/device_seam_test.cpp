@@ -1,5 +1,5 @@
-// The seam a GPU will use, without one: every queue is a host_stream, memory is poison until the
-// stream has written it, and the order of work is kept by events alone.
+// The interface that a GPU uses, tested without one. Every queue is a host_stream, memory is
+// poisoned until the stream has written it, and only events keep the order of work.
 #include <gtest/gtest.h>
 #include <limits>
 #include <sstream>
@@ -22,7 +22,7 @@ namespace {
 
 using on_streams = on_host_streams::transport;
 
-/// Three steps, saved, and the rest in another job.
+/// Takes three steps, saves, and takes the rest in another job.
 template <class Strategy>
 std::vector<float> resumed_on_streams(int ranks) {
   std::vector<std::stringstream> files(static_cast<std::size_t>(ranks));
@@ -56,7 +56,8 @@ void resumes(int ranks) {
   EXPECT_EQ(resumed_on_streams<Strategy>(ranks), (train_scattered<Strategy, on_streams>(ranks)));
 }
 
-/// A bucket's memory goes to the next one, whose gradient the model's own stream writes there.
+/// A bucket's memory is passed on to the next bucket, whose gradient the model's own stream writes
+/// there.
 TEST(DeviceSeam, GradientsAreWrittenInMemoryThatIsLent) {
   using strategies::ZeRO2;
   engine_options<ZeRO2> set;
@@ -83,7 +84,7 @@ TEST(DeviceSeam, GradientsAreWrittenInMemoryThatIsLent) {
   EXPECT_EQ(result, (train_scattered<strategies::ZeRO1, on_streams>(3)));
 }
 
-/// How a job ends of which one rank has NaN after so many steps.
+/// Returns the error with which a job ends when one rank has a NaN after `good_steps` steps.
 std::string words_of_a_job_with_nan(int good_steps) {
   using strategy = compose<compression::error_feedback<compression::top_k>>;
   try {
@@ -129,8 +130,9 @@ TEST(DeviceSeam, CheckpointsGoThroughTheHost) {
   resumes<listed::servers_that_update::strategy>(3);
 }
 
-/// A kernel cannot throw where it runs: the next time that the host waits for it, every rank ends.
-/// In the first step what was never written is poison, in later ones it would be the step's before.
+/// A kernel cannot throw where it runs, so every rank ends the next time that its host waits. In
+/// the first step, memory that was never written is poison; in later steps it would still hold the
+/// step before.
 TEST(DeviceSeam, WhatAKernelRefusesEndsEveryRank) {
   for (const int good_steps : {0, 1}) {
     const std::string words = words_of_a_job_with_nan(good_steps);

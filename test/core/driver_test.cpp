@@ -1,4 +1,4 @@
-// Who owns a rank's loop, and until when.
+// Which thread drives a rank's loop, and until when.
 #include "tutti/core/driver.hpp"
 
 #include <atomic>
@@ -16,10 +16,10 @@
 namespace tutti::test {
 namespace {
 
-/// Counts how often somebody had the loop; refuses where it is told to.
+/// Counts how often a thread has driven the loop, and throws in the turn that it is told.
 struct counting_owner {
   std::atomic<int> turns = 0;
-  int refused = -1;  // of these turns, counted from 0
+  int refused = -1;  // the turn that throws, counted from 0
 
   bool open_posts() {
     if (turns++ == refused) {
@@ -77,7 +77,7 @@ TEST(Driver, AThreadTellsItsOwnerThatThrowsAndGoesOn) {
   });
 }
 
-/// A rank of many, with so many of them on its host.
+/// A rank of `ranks`, `here` of which share its host.
 class somewhere : public transport::in_process {
  public:
   somewhere(fabric& shared, int ranks, int here)
@@ -90,7 +90,7 @@ class somewhere : public transport::in_process {
   int here_;
 };
 
-/// Says which thread has the loop.
+/// Records which thread drives the loop.
 struct watching_owner : counting_owner {
   std::atomic<std::thread::id> its{};
 
@@ -101,7 +101,7 @@ struct watching_owner : counting_owner {
   }
 };
 
-/// The cores that this thread may run on; it may again when this ends.
+/// Restores the set of cores on which this thread may run when it is destroyed.
 class cores_of_this_thread {
  public:
   cores_of_this_thread() { sched_getaffinity(0, sizeof before_, &before_); }

@@ -1,4 +1,4 @@
-// What an engine offers beside `ready` and `wait`, each against arithmetic written down.
+// An engine's verbs beside `ready` and `wait`, each compared with explicit arithmetic.
 #include "tutti/core/engine.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using canonical = compose<all_reduce<collective::canonical>>;
 using adding_servers = compose<parameter_server<>>;
 using updating_servers = compose<parameter_server<consistency::synchronous, updated_by::servers>>;
 
-// The order in which policies are named, and naming a default, changes nothing.
+// The order in which policies are named, and naming a default, make no difference.
 static_assert(std::is_same_v<compose<fusion::all, partition::into, schedule::by_priority>,
                              compose<schedule::by_priority, fusion::all, partition::into>>);
 static_assert(std::is_same_v<compose<>, compose<schedule::as_ready, fusion::none>>);
@@ -44,7 +44,7 @@ std::vector<float> parameters_of(arena& memory) {
   return {memory.parameters().begin(), memory.parameters().end()};
 }
 
-/// Runs `body(world, memory, engine)` on every worker of a model of the oracle's.
+/// Runs `body` on every worker with the oracle's model.
 template <class Strategy, class Optimizer, class Body>
 void on_workers(int workers, Optimizer values, engine_options<Strategy> options, Body body) {
   transport::run_ranks(workers + servers_in<Strategy>(options), [&](transport::in_process& world) {
@@ -148,7 +148,7 @@ TEST(Engine, AnAbsentGradientCountsAsZero) {
     }
     engine.wait();
     const std::size_t first =
-        total_elements() - tensor_sizes()[0];  // backward order: tensor 0 last
+        total_elements() - tensor_sizes()[0];  // tensor 0 is last in backward order
     for (std::size_t i = 0; i < memory.gradients().size(); ++i) {
       float sum = gradient(0, 0, i);
       for (int worker = 1; worker < 4; ++worker) {
@@ -159,17 +159,17 @@ TEST(Engine, AnAbsentGradientCountsAsZero) {
   });
 }
 
-/// Absent in one pass of an accumulation, whichever: the others' gradients stay.
+/// A tensor is absent in either pass of an accumulation; the gradients of the other workers stay.
 TEST(Engine, AbsentInOnePassKeepsTheOthersGradients) {
   const engine_options<canonical> twice{.run = {.accumulation = 2}};
   on_workers<canonical>(2, optimizer::none{}, twice, [](arena& memory, auto& engine) {
-    std::ranges::fill(memory.gradients(), 7.0f);  // of what the model trained before
+    std::ranges::fill(memory.gradients(), 7.0f);  // left over from earlier training of the model
     const auto add = [&](std::size_t id) {
       for (float& each : memory.tensors()[id].gradient) {
         each += 1;
       }
     };
-    for (std::size_t id = tensor_sizes().size(); id-- > 1;) {  // of tensor 0 nothing yet
+    for (std::size_t id = tensor_sizes().size(); id-- > 1;) {  // tensor 0 is absent in this pass
       std::ranges::fill(memory.tensors()[id].gradient, 0.0f);
       add(id);
       engine.ready(tensor_id(id));
@@ -206,8 +206,8 @@ TEST(Engine, AbsentWhileItIsOnItsWayIsRefusedAndTouchesNothing) {
   });
 }
 
-/// Between steps a rank may read what it has done, whoever moves it. ThreadSanitizer sees an
-/// unordered write, everybody else a number that is behind.
+/// Between steps a rank may read what the engine has done, whichever thread drives it.
+/// ThreadSanitizer sees an unordered write; other builds would see a count that is too low.
 TEST(Engine, StepsAreCountedWhenTheLastTensorHasArrived) {
   engine_options<canonical> options;
   options.run.progress = progress::by_thread;
@@ -225,7 +225,8 @@ task blocks_when_it_arrives(Engine& engine, Block block) {
   co_await engine.arrival(tensor_id(0));
   block(engine);
 }
-/// It would wait for the thread that runs it. Rank 1 comes when rank 0's coroutine waits.
+/// A blocking call inside a coroutine would wait for the thread that runs it. Rank 1 follows when
+/// rank 0's coroutine waits.
 template <class Block>
 void blocks_inside(Block block) {
   std::atomic<bool> waits{false};
@@ -253,7 +254,8 @@ TEST(EngineDeathTest, NothingBlocksInsideACoroutine) {
   EXPECT_DEATH(blocks_inside([](auto& engine) { engine.average(1); }), "inside a coroutine");
 }
 
-/// Ends as a program does whose engine has static storage: after its thread's own variables.
+/// Ends as a program does whose engine has static storage: the engine is destroyed after the
+/// thread's own variables.
 [[noreturn]] void ends_before_its_engine(progress moved) {
   static transport::in_process::fabric job(1);
   static arena memory = model_of(0);
@@ -270,14 +272,15 @@ TEST(EngineDeathTest, OneOfStaticStorageEndsWithTheProgram) {
   EXPECT_EXIT(ends_before_its_engine(progress::by_thread), testing::ExitedWithCode(0), "");
 }
 
-/// Who hands gradients in goes on with the backward pass, whether a peer has come that far or not:
-/// waiting for a late one would cost more than a microsecond a tensor. Gradients are so short that
-/// they are shown by themselves: whoever comes last waits for nobody, and is the measure.
+/// `ready` returns to the backward pass whether or not a peer is ready, too. Waiting for a late
+/// peer would cost more than a microsecond a tensor. The gradients are so short that the measured
+/// time is that of the calls alone. The rank that comes last never waits, and serves as the
+/// reference.
 TEST(Engine, ReadyWaitsForNobody) {
   using strategy = compose<architecture::all_reduce<collective::addressable>>;
   constexpr std::size_t tensors = 50;
-  constexpr int steps = 20;       // in every second one rank 1 is late
-  std::atomic<int> handed_in{0};  // how often a rank has, all there is in a step
+  constexpr int steps = 20;       // rank 1 is late in every second step
+  std::atomic<int> handed_in{0};  // how often a rank has handed in all tensors of a step
   std::array<seconds, 2> shortest{1, 1};
   transport::run_ranks(2, [&](transport::in_process& world) {
     arena memory(std::vector<arena::declaration>(tensors, {"each", 8}));
@@ -304,7 +307,8 @@ TEST(Engine, ReadyWaitsForNobody) {
       engine.wait();
     }
   });
-  // Whoever waits for a peer spends a hundred microseconds a tensor. Sanitizers slow the rest.
+  // A rank that waits for its peer spends a hundred microseconds a tensor. Sanitizers slow down
+  // everything else.
 #ifdef TUTTI_SANITIZED
   constexpr seconds bound = 50e-6;
 #else
@@ -313,12 +317,12 @@ TEST(Engine, ReadyWaitsForNobody) {
   EXPECT_LT(shortest[1], shortest[0] + bound * tensors);
 }
 
-/// Adds floats, but behind their number, which only an object of it says.
+/// Says that its payloads add, but they begin with a number that only `wire_bytes` shows.
 struct with_a_header : compression::none {
   static constexpr bool identity = false;
   static std::size_t wire_bytes(std::size_t elements) { return 4 + 4 * elements; }
 };
-/// A collective may cut payloads anywhere.
+/// A collective may cut payloads anywhere, so a payload must hold nothing but its elements.
 TEST(Engine, AddsNoPayloadsThatHoldMoreThanTheirElements) {
   using strategy = compose<with_a_header, all_reduce<>>;
   const auto refused = [](std::size_t elements, const std::string& sentence) {
@@ -380,7 +384,7 @@ TEST(Engine, AverageIsTheWorkersMean) {
   on_workers<adding_servers>(3, optimizer_of(), {.architecture = {.servers = 2}}, check);
 }
 
-/// The oracle with another learning rate from step `when` on.
+/// Returns the oracle's parameters with another learning rate from step `when` on.
 std::vector<float> trained_with_a_change(int workers, int steps, int when, float rate) {
   const std::size_t n = total_elements();
   const sgd_values set;
@@ -425,7 +429,7 @@ TEST(Engine, TheOptimizerMayChangeBetweenSteps) {
   changes_the_optimizer<updating_servers>({.architecture = {.servers = 2}});
 }
 
-/// Without an optimizer means come back where the gradients were, and parameters are left alone.
+/// Without an optimizer, means are returned in the gradients' memory and parameters are left alone.
 template <class Strategy>
 void gives_means(engine_options<Strategy> options = {}) {
   on_workers<Strategy>(3, optimizer::none{}, options, [](arena& memory, auto& engine) {

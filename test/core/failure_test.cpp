@@ -1,5 +1,5 @@
-// Whatever goes wrong, every rank ends, and with the same sentence. One file, for what goes wrong
-// on one rank is looked at on all of them, by the same few lines.
+// Whatever goes wrong, every rank ends with the same error. One file, because all tests look at
+// every rank by the same few lines.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -106,7 +106,7 @@ TEST(Failure, ARankThatThrowsEndsTheOthers) {
   }
 }
 
-/// Runs out of what it needs, on rank 1.
+/// An optimizer that throws on rank 1, as if it had run out of memory.
 struct breaks_down {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;
@@ -142,7 +142,7 @@ TEST(Failure, AnOptimizerThatThrowsEndsEveryRank) {
   EXPECT_EQ(said[2], said[0]);
 }
 
-/// Adds slowly enough for a rank that throws meanwhile to be gone, and looks whether it is.
+/// Adds so slowly that a rank which throws meanwhile could be gone, and checks whether it is.
 struct slow_addition {
   using role = tutti::role::compression;
   static constexpr bool summable = true;
@@ -174,7 +174,8 @@ struct slow_addition {
 };
 
 enum class thrown { before_others_add, while_they_add };
-/// Ranks that share memory add straight into each other's gradients. Rank 1 has added its part.
+/// Ranks that share memory add straight into each other's gradients. Rank 1 throws after it has
+/// added its part.
 void keeps_its_gradients(thrown when) {
   struct alive {
     alive() { ++slow_addition::models; }
@@ -227,7 +228,7 @@ void names_who_never_submitted(const std::vector<arena::declaration>& forward = 
       }
     }
     engine.wait();
-    engine.average(0);  // rank 2 has nothing outstanding and must still learn of it
+    engine.average(0);  // rank 2 waits for nothing and must still learn of it
   });
   for (const auto& each : said) {
     EXPECT_EQ(each, "rank 2 never submitted tensor4");
@@ -237,12 +238,13 @@ TEST(Failure, WhoNeverSubmittedIsNamed) {
   names_who_never_submitted<compose<>>();
   names_who_never_submitted<compose<architecture::all_reduce<>>>();
 }
-/// Nobody waits for a tensor without elements, but on that rank others are held back behind it.
+/// No rank waits for a tensor without elements, but on the rank that did not submit it other
+/// tensors are held back behind it.
 TEST(Failure, WhoHoldsOthersBackIsNamed) {
   auto forward = declarations();
   forward[4].elements = 0;
-  names_who_never_submitted<compose<schedule::by_priority>>(forward);  // as rank 0 has decided
-  names_who_never_submitted<compose<schedule::at_most>>(forward);      // as the plan says
+  names_who_never_submitted<compose<schedule::by_priority>>(forward);  // in rank 0's order
+  names_who_never_submitted<compose<schedule::at_most>>(forward);      // in the order of the plan
 }
 
 /// Worker 0 takes a step more than worker 1, whose engine has ended by then.
@@ -323,8 +325,8 @@ TEST(Failure, LeavingWithGradientsOnTheirWayIsSaid) {
 
 // ---- whose words are heard
 
-/// A loop that catches hands its exception to the engine, in the middle of a step: every rank ends
-/// with its words.
+/// A loop that catches an exception in the middle of a step hands it to the engine, and every rank
+/// ends with its message.
 template <class Strategy>
 void its_own_words(progress who) {
   const auto said = errors(3, [who](transport::in_process& world) {
@@ -361,8 +363,8 @@ TEST(Failure, TheWordsGivenToAnEngineReachEveryRank) {
   }
 }
 
-/// At any moment, of any rank that trains, whether its loop catches or not, while the others are
-/// where they are.
+/// Any training rank throws at any moment, whether its loop catches or not, while the others are
+/// anywhere in their steps.
 template <class Strategy>
 void ends_at_any_moment(progress who) {
   const unsigned seeds = all_of_a_product ? 24 : 8;
@@ -422,8 +424,9 @@ TEST(Failure, ARankThatThrowsAtAnyMomentEndsTheOthers) {
   }
 }
 
-/// A peer that computes gives back what it has of a rank that throws when it comes. The rank waits
-/// for that for a deadline, which is longer than any failure takes to settle.
+/// When a rank throws, a peer that computes still holds memory of it and gives it back when it next
+/// calls the engine. The rank waits for that up to the deadline, which is longer than a failure
+/// takes to settle.
 TEST(Failure, ARankThatThrowsWaitsForPeersThatCompute) {
   using strategy = compose<architecture::all_reduce<collective::ring>>;
   std::atomic<bool> computes{false};
@@ -455,11 +458,12 @@ constexpr bool gives_its_words = requires(World& world) {
   world.ends_by_exception();
 };
 
-/// When the others begin the step that rank 1 does not.
+/// When the other ranks begin the step that rank 1 does not.
 enum class go_on { at_once, when_it_has_ended };
 
-/// Nothing of rank 1's is on its way, but the others wait for what it will not hand in. The world
-/// that catches gives its words; where it knows none, the engine has said what it knows.
+/// Rank 1 throws while nothing of its own is under way and the others wait for what it will not
+/// hand in. A world that can tell of an exception reports the message; otherwise the engine reports
+/// what it knows.
 template <class World, class Wrap>
 std::vector<std::string> throws_between_steps(go_on others, Wrap wrap) {
   std::atomic<int> ended{0};
@@ -488,19 +492,19 @@ std::vector<std::string> throws_between_steps(go_on others, Wrap wrap) {
     } catch (...) {
       ++ended;
       if (!gives_its_words<World> && ours.rank() == 1) {
-        wait_for([&] { return ended == 3; });  // the engine is gone, and its world stays
+        wait_for([&] { return ended == 3; });  // the engine is gone while its world still lives
       }
       throw;
     }
   });
 }
-/// A world that nobody can tell of an exception.
+/// A world that cannot be told of an exception.
 struct without_words : transport::recording<transport::in_process> {
   using recording::recording;
   bool ends_by_exception() = delete;
 };
 
-/// What has been sent to a rank that has ended comes back, too: the others wait for that.
+/// What has been sent to a rank that has ended is given back, too, because the senders wait for it.
 TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   for (const go_on others : {go_on::at_once, go_on::when_it_has_ended}) {
     const auto plain = throws_between_steps<transport::in_process&>(
@@ -522,8 +526,8 @@ TEST(Failure, AThrowBetweenStepsIsHeardAtOnce) {
   }
 }
 
-/// The engine has begun, and listens, when its thread cannot be started. What has been sent to it
-/// comes back.
+/// The engine has begun and listens when its thread cannot be started. What has been sent to it is
+/// given back.
 TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
   std::atomic<int> ended{0};
   const auto said = errors(2, [&](transport::in_process& world) {
@@ -554,7 +558,7 @@ TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
   EXPECT_EQ(said, (std::vector<std::string>{why, "rank 0 failed: " + why}));
 }
 
-/// Adds up nothing, step by step.
+/// A monitor whose sums are empty in every step.
 struct idle_sums {
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
@@ -565,8 +569,8 @@ struct idle_sums {
 };
 static_assert(monitor_policy<idle_sums>);
 
-/// What adds up a monitor's sums waits for the next step's end, which does not come: nobody waits
-/// for it in turn.
+/// The coroutine that adds up a monitor's sums waits for the end of a next step, which never comes.
+/// No rank may wait for that coroutine.
 TEST(Failure, SumsThatNoStepEndsForHoldUpNobody) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
@@ -584,7 +588,7 @@ TEST(Failure, SumsThatNoStepEndsForHoldUpNobody) {
   EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: out of data", "out of data"}));
 }
 
-/// Also where no coroutine awaits anything.
+/// The failure is also reported where no coroutine awaits anything.
 template <class World, class... More>
 void says_that_it_has_failed(More... more) {
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -601,7 +605,7 @@ TEST(Failure, AWorldAroundAnotherSaysThatItHasFailed) {
   says_that_it_has_failed<transport::any_transport>();
 }
 
-/// The others have thrown already, only because of it.
+/// The other ranks have thrown already, but only because of rank 1.
 TEST(Failure, RunRanksThrowsWhatBeganIt) {
   std::atomic<int> ended{0};
   const auto run = [&] {
@@ -630,7 +634,7 @@ TEST(Failure, RunRanksThrowsWhatBeganIt) {
   }
 }
 
-/// Two workers and a server, of whom worker 1 throws.
+/// Runs two workers and a server, and worker 1 throws.
 task train_or_serve(transport::simulated& world, std::string& said) {
   try {
     arena memory = model_of(world.rank());
@@ -642,7 +646,7 @@ task train_or_serve(transport::simulated& world, std::string& said) {
       co_return;
     }
     if (world.rank() == 1) {
-      co_await world.sleep(1);  // the server serves
+      co_await world.sleep(1);  // while the server serves
       throw std::runtime_error("out of data");
     }
     double mine = 0;
@@ -664,7 +668,7 @@ TEST(Failure, AServerThatIsAwaitedFailsWithItsWorkers) {
                                             "rank 1 failed: out of data"}));
 }
 
-/// Has no room for what it must remember, on one rank.
+/// Throws on one rank when it allocates its memory.
 struct finds_no_room : breaks_down {
   int unlucky{};
   void (*says)(const char*){};
@@ -682,7 +686,7 @@ template <class Error>
   throw Error(words);
 }
 
-/// Also where the others have sent it their plans by then.
+/// All ranks hear of it, even if they have sent their plans to that rank by then.
 void is_heard_at_once(void (*says)(const char*)) {
   for (int unlucky = 0; unlucky < 3; ++unlucky) {
     std::atomic<int> ended{0};
@@ -695,7 +699,7 @@ void is_heard_at_once(void (*says)(const char*)) {
       } catch (...) {
         ++ended;
         if (world.rank() == unlucky) {
-          wait_for([&] { return ended == 3; });  // whoever runs this rank has not heard yet
+          wait_for([&] { return ended == 3; });  // before the thread that runs this rank has heard
         }
         throw;
       }
@@ -744,8 +748,9 @@ struct breakable : host_loops<breakable> {
   std::atomic<bool> broken{false};
 };
 
-/// Rank 1's device breaks when it has handed in so many tensors: in the trainer's hands, or, after
-/// the last, under whoever drives. A window of credit makes the loop look at events, too.
+/// Rank 1's device breaks when so many tensors have been handed in. It breaks in the trainer's own
+/// calls or, after the last tensor, in the thread that drives the loop. A window of credit makes
+/// the loop look at events, too.
 void a_device_breaks(progress who, std::size_t handed_in) {
   using breakable_ranks = transport::basic_in_process<breakable, transport::by_mailbox>;
   using strategy = compose<architecture::all_reduce<>, schedule::by_priority>;

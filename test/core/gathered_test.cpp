@@ -1,5 +1,5 @@
-// Launches that are gathered at run time: what compressors remember goes with its elements, and the
-// report says what waited. Their sums are those of strategy_laws.hpp.
+// Launches that are gathered at run time: residuals stay with their elements, and the report states
+// what waited. Their sums are checked in strategy_laws.hpp.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -32,9 +32,9 @@ namespace {
 
 using fusion::when_ready;
 
-/// Applied = (given - kept by the ranks) / p - kept by owners, exactly where p is a power of two:
-/// values are of few digits. The owner of an element is a function of the plan alone, whatever it
-/// travelled with.
+/// Expects applied = (given - residuals of the ranks) / p - residuals of the owners, exactly where
+/// p is a power of two, because values have few digits. An element's owner is a function of the
+/// plan alone, whatever it is launched with.
 template <class Architecture, class Fusion = when_ready,
           class Coordination = coordination::negotiated>
 void loses_nothing(int ranks, options_of<Fusion> fusion = {.bytes = 100, .cycle = 0}) {
@@ -110,7 +110,7 @@ void loses_nothing(int ranks, options_of<Fusion> fusion = {.bytes = 100, .cycle 
       EXPECT_NEAR(-each[i], expected, std::has_single_bit(unsigned(ranks)) ? 0 : 1e-4) << i;
     }
   }
-  // Of one rank's payload the same is picked again.
+  // With one rank the owner selects the same elements again and leaves nothing.
   EXPECT_EQ(owners > 0, ranks > 1 && facts::owns_parts<Architecture>);
 }
 
@@ -123,21 +123,22 @@ TEST(Gathered, ResidualsGoWithTheirElements) {
   }
 }
 
-/// The first and the last tensor travel together, the one between them by itself: places in the
-/// launch of two are those of the other's elements.
+/// The first and the last tensor are launched together, and the one between them is launched alone.
+/// Positions in the launch of two are those of the other tensor's elements in the model.
 TEST(Gathered, NoTwoLaunchesDrawTheSameNumbers) {
   using strategy = compose<compression::natural, architecture::all_gather, fusion::by_arrival,
                            coordination::learned>;
   constexpr std::size_t n = 64;
   constexpr int steps = 20;
-  std::array<int, 3> alike{};  // of the first and the second, and so on round
+  // Equal draws of the first and second tensor, the second and third, the third and first.
+  std::array<int, 3> alike{};
   transport::run_ranks(1, [&](transport::in_process& world) {
     arena memory(std::vector<arena::declaration>{{"first", n}, {"between", n}, {"last", n}});
     const std::size_t together = 2 * n * sizeof(float);
     auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{},
                                         {.fusion = {.bytes = together, .first_bytes = together}});
     for (int step = 0; step < steps; ++step) {
-      std::ranges::fill(memory.gradients(), 1.5f);  // becomes 1 or 2
+      std::ranges::fill(memory.gradients(), 1.5f);  // is rounded to 1 or 2 at random
       for (const int each : {0, 2, 1}) {
         engine.ready(tensor_id(each));
       }

@@ -1,5 +1,5 @@
-// What a gradient is made of and where it lies changes nothing but its rounding: of 32 or 16 bits
-// an element, in one memory for ever or in another at each step.
+// The type of a gradient and its place in memory change nothing but its rounding. Gradients have 32
+// or 16 bits an element and stay in one place or move at each step.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,7 +33,8 @@ namespace {
 constexpr std::size_t sizes[] = {37, 1, 1000, 0, 5, 64};
 constexpr int steps = 5;
 
-/// Few binary digits, so that 8 significant bits hold a value and floats hold any sum of them.
+/// Returns values of few binary digits: 8 significant bits hold a value, and floats hold any sum of
+/// them.
 float value_of(int worker, int step, std::size_t tensor, std::size_t element) {
   const std::size_t mixed = (static_cast<std::size_t>(worker) * 37 +
                              static_cast<std::size_t>(step) * 11 + tensor * 5 + element * 7) %
@@ -41,7 +42,8 @@ float value_of(int worker, int step, std::size_t tensor, std::size_t element) {
   return (static_cast<float>(mixed) - 100) / 16;
 }
 
-/// Digits of a value whose low ones are 0: what a narrower type keeps of it as it is.
+/// Returns the bits of a value in a narrower type; the value's low digits are 0, so nothing is
+/// lost.
 std::uint16_t bits_of(element_type type, float value) {
   if (type == element_type::bf16) {
     std::uint32_t bits = 0;
@@ -61,8 +63,8 @@ std::uint16_t bits_of(element_type type, float value) {
 enum class types { floats, halves, brains, mixed };
 enum class place { stays, moves, some_move };
 
-/// A model in a queue's memory whose gradients lie in three places, taken in turn, each in backward
-/// order.
+/// A model in a queue's memory whose gradients are in three places, taken in turn. In each place
+/// they are in backward order.
 template <class Queue>
 class model {
  public:
@@ -127,14 +129,14 @@ class model {
     }
   }
 
-  /// What nothing reads any more.
+  /// Overwrites the gradients' memory with NaN, to show that nothing reads it any more.
   void spoil() {
     const std::size_t total = parameters_.size();
     for (auto& each : wide_) {
       write(span_of(each), std::vector<float>(total, std::numeric_limits<float>::quiet_NaN()));
     }
     for (auto& each : narrow_) {
-      write(span_of(each), std::vector<std::uint16_t>(total, 0x7fff));  // no number in either type
+      write(span_of(each), std::vector<std::uint16_t>(total, 0x7fff));  // NaN in either type
     }
   }
 
@@ -214,7 +216,7 @@ std::string said(Body body) {
   return {};
 }
 
-/// After `steps` of the mean gradient's momentum SGD, in double.
+/// Returns the parameters after `steps` steps of momentum SGD on the mean gradient, in double.
 std::vector<float> oracle(int workers) {
   std::vector<float> all;
   for (std::size_t id = std::size(sizes); id-- > 0;) {
@@ -277,7 +279,7 @@ TEST(Gradients, GatheredTensorsAreTheirValues) {
   set.fusion.types = fusion_types::apart;
   is_its_values<gathered>(set);
 }
-/// In buckets of one type each.
+/// Buckets have one type each.
 TEST(Gradients, TensorsOfTypesApartAreTheirValues) {
   using limited = compose<summed, fusion::up_to, partition::into>;
   engine_options<limited> set;
@@ -308,7 +310,7 @@ TEST(Gradients, LocalStepsTakeTheirValues) {
   is_its_values<compose<architecture::local_sgd<collective::canonical>, fusion::all>>();
 }
 
-/// Where work is done later than it is asked for.
+/// On a stream, work is done later than it is enqueued.
 TEST(Gradients, OnAStreamTheyAreTheirValues) {
   using on_streams = transport::basic_in_process<host_stream, transport::by_mailbox>;
   using strategy = compose<summed, fusion::all>;
@@ -322,7 +324,7 @@ TEST(Gradients, OnAStreamTheyAreTheirValues) {
   }
 }
 
-/// Only floats, which may lie elsewhere at each step.
+/// Delayed means allow only floats, but these may be in another place at each step.
 TEST(Gradients, DelayedMeansComeFromWhereTheyLay) {
   using strategy = compose<architecture::delayed<summed>, fusion::all>;
   for (const int workers : {1, 2, 3, 5}) {
@@ -334,7 +336,8 @@ TEST(Gradients, DelayedMeansComeFromWhereTheyLay) {
             "last step's mean, in fp32. Fix: give it a gradient of fp32");
 }
 
-/// Without an optimizer the mean is left where the gradient was: alone, that is every bit of it.
+/// Without an optimizer the mean is left in the gradient's memory. With one rank, that preserves
+/// every bit.
 TEST(Gradients, AMeanIsLeftWhereTheGradientLies) {
   for (const element_type type : {element_type::fp16, element_type::bf16}) {
     transport::run_ranks(1, [&](transport::in_process& world) {
@@ -360,7 +363,8 @@ TEST(Gradients, AMeanIsLeftWhereTheGradientLies) {
   }
 }
 
-/// Two workers' mean of neighbours in the type lies between them: to the even one.
+/// Two workers' mean of neighbouring values of the type lies halfway and is rounded to the even
+/// one.
 TEST(Gradients, AMeanIsRoundedOnceToEven) {
   for (const element_type type : {element_type::fp16, element_type::bf16}) {
     transport::run_ranks(2, [&](transport::in_process& world) {
@@ -408,7 +412,7 @@ TEST(Gradients, OfAPhantomAreRefused) {
   });
 }
 
-/// What the last pass gives is where the sum lies, also if that is where it was at first.
+/// The sum is where the last pass put its gradient, also if that is where the first pass had it.
 TEST(Gradients, PassesMayMoveAwayAndBack) {
   transport::run_ranks(2, [](transport::in_process& world) {
     std::vector<float> parameters(3);

@@ -1,4 +1,4 @@
-// Ranks that run out of batches one after the other, against plain loops in double.
+// Ranks that run out of batches one after the other, compared with plain loops in double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -86,7 +86,8 @@ TEST(Join, GradientsLieInStreams) {
   join_one_after_the_other<windowed, in_stream_order>({.partition = {8192}, .schedule = {8192}});
 }
 
-/// Contributed = applied + residuals, of ranks that have joined, too.
+/// What is contributed equals what is applied plus the residuals, including those of ranks that
+/// have joined.
 TEST(Join, ErrorFeedbackLosesNothing) {
   using strategy =
       compose<coordination::negotiated, compression::error_feedback<compression::top_k>>;
@@ -155,12 +156,12 @@ TEST(Join, InSimulation) {
 
 // ---- who leaves without joining
 
-/// What each of three ranks ends with, where each goes through `batches` and leaves; by whom the
-/// steps of the communication are made.
+/// Returns the error of each of three ranks, each of which takes its `batches` and leaves. `who`
+/// drives the communication.
 template <class Strategy>
 std::vector<std::string> left(const std::vector<int>& batches, progress who,
                               engine_options<Strategy> options = {}) {
-  options.run.deadline = 60;  // nobody waits for it
+  options.run.deadline = 60;  // the tests must not depend on it
   options.run.progress = who;
   return errors(3, [&](transport::in_process& world) {
     const int mine = batches[static_cast<std::size_t>(world.rank())];
@@ -177,7 +178,7 @@ std::vector<std::string> left(const std::vector<int>& batches, progress who,
   });
 }
 
-/// Two tensors of the last step are reported by those that have one.
+/// The last step has two tensors that only ranks with a batch report.
 TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   const std::string fix =
       ". Fix: give every rank as many batches, or call engine.join() where there are no more";
@@ -192,7 +193,7 @@ TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
         int named = 0;
         for (std::size_t rank = 0; rank < said.size(); ++rank) {
           if (batches[rank] == 1 && said[rank].empty()) {
-            continue;  // its own end was there before it heard of the others'
+            continue;  // it had ended before it heard that others had
           }
           ++named;
           const auto has = [&](const std::string& words) {

@@ -1,5 +1,5 @@
-// Strategies that send less than every gradient where memory belongs to a stream of each rank, and
-// where messages move in the order of streams.
+// Lossy strategies where memory belongs to a stream of each rank, and where messages move in the
+// order of streams.
 #include <gtest/gtest.h>
 
 #include "support/device_training.hpp"
@@ -15,13 +15,13 @@ static_assert(strategies_in<lossy_strategies_on<on_host_streams>> == 6);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnHostStreams, StrategyLaw,
                                lossy_strategies_on<on_host_streams>);
 
-// All but votes that servers receive from anybody.
+// All but majority votes, whose servers receive from any rank.
 static_assert(strategies_in<lossy_strategies_on<in_stream_order>> == 5);
 INSTANTIATE_TYPED_TEST_SUITE_P(LossyInStreamOrder, StrategyLaw,
                                lossy_strategies_on<in_stream_order>);
 
-// A stream must know lengths and senders: of the codes these have fixed lengths, and in the order
-// of streams no server receives from anybody.
+// A stream must know lengths and senders. Three of the codes have fixed lengths; in the order of
+// streams, a server cannot receive from any rank.
 static_assert(strategies_in<coded_strategies_on<on_host_streams>> == 3);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnHostStreams, StrategyLaw,
                                coded_strategies_on<on_host_streams>);
@@ -29,8 +29,8 @@ static_assert(strategies_in<coded_strategies_on<in_stream_order>> == 2);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedInStreamOrder, StrategyLaw,
                                coded_strategies_on<in_stream_order>);
 
-/// PowerSGD, whose recurrence in double core/rounds_test.cpp has, is the same bits wherever its
-/// matrices lie.
+/// PowerSGD gives the same bits wherever its matrices are. Its recurrence in double is in
+/// core/rounds_test.cpp.
 TEST(Factors, AreTheSameBitsOnStreams) {
   using strategy = compose<compression::select<matrices, compression::power_sgd, compression::none>,
                            architecture::all_reduce<collective::canonical>>;

@@ -1,5 +1,6 @@
-// When a sum of gradients becomes their mean: bit for bit what plain loops come to, under every
-// architecture that lets a type say so. Means made after the sum are what other oracles have.
+// When a sum of gradients becomes their mean: bit for bit as in plain loops, under every
+// architecture with a type parameter for it. Means that are made after the sum are what the other
+// oracles use.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -26,12 +27,13 @@ using architecture::mean;
 constexpr int steps = 3;
 constexpr unsigned passes = 2;
 
-/// A worker's gradient of a step, its passes added up.
+/// Returns a worker's gradient of a step, summed over its passes.
 float own_gradient(int worker, int step, std::size_t element) {
   return gradient(worker, 2 * step, element) + gradient(worker, 2 * step + 1, element);
 }
 
-/// Parameters after so many steps of plain loops, every operation rounded to float.
+/// Returns the parameters after `so_many` steps of plain loops. Every operation is rounded to
+/// float.
 std::vector<float> expected(mean when, int workers, int so_many) {
   const float factor = 1.0f / static_cast<float>(when == mean::none ? 2 : 2 * workers);
   return descended(so_many, {}, [&](int step, std::size_t i) {
@@ -122,7 +124,7 @@ TEST(Mean, BeforeASwitch) {
   EXPECT_EQ(made.parameters[1], expected(mean::none, 3, steps));
 }
 
-/// What becomes of one value that each of four ranks has.
+/// Returns the mean of a value that each of four ranks has.
 template <class Strategy>
 float mean_of_four(float each) {
   float first = 0;
@@ -139,7 +141,8 @@ float mean_of_four(float each) {
   return first;
 }
 
-/// Four times so much is more than half precision holds, or a float; four quarters are not.
+/// Four times this value overflows half precision or, in the last case, a float; four quarters of
+/// it do not.
 TEST(Mean, BeforeASumThatOverflows) {
   using compression::fp16;
   EXPECT_EQ((mean_of_four<compose<fp16, architecture::replicated<mean::before>>>(40'000)), 40'000);

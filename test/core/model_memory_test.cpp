@@ -1,5 +1,5 @@
-// Where buckets lie: over the tensors themselves where those are neighbours, in memory of their own
-// where they are not.
+// Where buckets are in memory: in place of the tensors where these are neighbours, in memory of
+// their own where they are not.
 #include "tutti/core/model_memory.hpp"
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 namespace tutti::test {
 namespace {
 
-/// A queue that counts what it was asked for.
+/// A queue that counts its operations.
 class counting_queue : public host_loops<counting_queue> {
  public:
   struct event {};
@@ -44,7 +44,8 @@ plan planned(const std::vector<tensor>& tensors, const Fusion& fusion, const Par
   return make_plan(tensors, fusion, partition, {}, [](plan&) {});
 }
 
-/// Each chunk's elements are the tensors' own, one after the other in backward order.
+/// Expects each chunk's elements to be the tensors' own memory, tensor after tensor in backward
+/// order.
 void expect_views(const arena& memory, const plan& made) {
   counting_queue queue;
   const model_memory<counting_queue> model(queue, memory.tensors(), made);
@@ -97,7 +98,7 @@ TEST(ModelMemory, WhatIsGivenBackIsLentAgain) {
     EXPECT_NE(second, first);
     give_back(c);
     EXPECT_EQ(model.data(std::size_t{c}).data(), nullptr);
-    // The free one is too short, and becomes long enough; b's is in use.
+    // The free buffer is too short and is enlarged; b's is in use.
     EXPECT_EQ(model.lend(queue, a).first.size(), 60U);
     model.give_back(queue, made.chunks.back());
     EXPECT_NE(model.data(std::size_t{a}).data(), nullptr) << "its other pieces are on their way";
@@ -107,8 +108,9 @@ TEST(ModelMemory, WhatIsGivenBackIsLentAgain) {
       }
     }
     give_back(b);
-    // From the second step on the first to come has the shorter one, and so the longest bucket
-    // makes that longer, too: as many as were held at once, none longer than the longest.
+    // From the second step on, the first bucket to come takes the shorter buffer, so the longest
+    // bucket enlarges that one, too. There are as many buffers as were held at a time, and none is
+    // longer than the longest bucket.
     EXPECT_EQ(model.bucket_bytes(), 4 * (60 + (step == 0 ? 30U : 60U)));
     EXPECT_EQ(model.own_bytes(), 0U);
   }
@@ -119,7 +121,7 @@ TEST(ModelMemory, ScatteredTensorsArePackedInBackwardOrderByOneOperationAChunk) 
   std::vector<tensor> tensors;
   float value = 0;
   for (const std::size_t each : lengths) {
-    std::vector<float> made(each + 1);  // the one more keeps neighbours apart
+    std::vector<float> made(each + 1);  // one more element keeps neighbours apart
     for (float& number : made) {
       number = ++value;
     }
@@ -157,7 +159,7 @@ TEST(ModelMemory, ABucketThatMovesWholeStaysAView) {
   const auto lies_at = [&] { return model.data(made.chunks[0]).data(); };
   model.move(0, {.wide = there.tensors()[2].gradient});
   model.move(2, {.wide = there.tensors()[0].gradient});
-  EXPECT_EQ(lies_at(), here.tensors()[2].gradient.data());  // what was launched before lies there
+  EXPECT_EQ(lies_at(), here.tensors()[2].gradient.data());  // where it was when it was launched
   model.settle(queue, 0);
   model.pack(queue, 0);
   EXPECT_EQ(lies_at(), there.tensors()[2].gradient.data());
@@ -171,7 +173,7 @@ TEST(ModelMemory, ABucketThatMovesWholeStaysAView) {
   EXPECT_EQ(queue.operations, 2u);
 }
 
-/// What planning `tensors` says.
+/// Returns the error of planning `tensors`.
 std::string refusal(const std::vector<tensor>& tensors, const profile& known = {}) {
   try {
     make_plan(tensors, fusion::none{}, partition::none{}, known, [](plan&) {});

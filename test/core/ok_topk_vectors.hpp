@@ -6,21 +6,21 @@
 #include <vector>
 
 /// What Shigangli/Ok-Topk at commit 9763dccb makes of gradient_in_512ths(256, ranks * step + rank),
-/// whose sums are exact: AllReducer of VGG/allreducer.py with the compressor oktopk, density 0.0625
-/// and one parameter, run between processes by Debian's mpi4py 3.1.4 and torch 1.13.1 on a CPU,
-/// where Tensor.cuda and cuda.synchronize do nothing. 512 steps of zeros came first, which it adds
-/// up in full. A magnitude that it finds is handed on as the next lower float, so that what it
-/// sends, all that is larger, is what reaches the magnitude.
+/// whose sums are exact. AllReducer of VGG/allreducer.py, with the compressor oktopk, density
+/// 0.0625 and one parameter, was run between processes by Debian's mpi4py 3.1.4 and torch 1.13.1 on
+/// a CPU, where Tensor.cuda and cuda.synchronize do nothing. 512 steps of zeros came first, which
+/// it adds up densely. Each magnitude that it finds was replaced by the next lower float, so that
+/// it sends all elements that reach the magnitude, although it selects those that are larger.
 namespace tutti::test {
 
 struct ok_topk_run {
   std::vector<std::uint32_t> first_begins;  ///< of all regions but the first, from step 0
-  std::vector<std::uint32_t> begins;        ///< the same from step 64
-  std::vector<std::int64_t> sums;           ///< of each step: place from 1 times 512 times value
-  std::vector<std::vector<std::uint32_t>> sent;  ///< elements to others, by rank and step
+  std::vector<std::uint32_t> begins;        ///< of all regions but the first, from step 64
+  std::vector<std::int64_t> sums;           ///< of each step: sum of place (from 1) x 512 x value
+  std::vector<std::vector<std::uint32_t>> sent;  ///< elements sent to others, by rank and step
   std::vector<std::array<double, 3>> own;        ///< magnitudes after steps 31, 63 and 67, by rank
-  std::array<double, 3> of_sums;                 ///< the same
-  std::vector<std::int64_t> residuals;           ///< of each rank after step 67, as sums
+  std::array<double, 3> of_sums;                 ///< magnitudes of sums after steps 31, 63 and 67
+  std::vector<std::int64_t> residuals;           ///< of each rank after step 67, added up as `sums`
 };
 
 inline const std::vector<ok_topk_run>& ok_topk_runs() {

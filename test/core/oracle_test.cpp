@@ -1,4 +1,4 @@
-// Strategies between threads.
+// Runs the strategy laws between threads.
 #include "support/strategy_laws.hpp"
 #include "support/training_worlds.hpp"
 

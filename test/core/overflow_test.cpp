@@ -1,5 +1,4 @@
-// What half precision cannot hold arrives as an infinity on every rank, and every rank has counted
-// it.
+// What half precision cannot hold arrives as an infinity on every rank, and every rank counts it.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -35,32 +34,34 @@ namespace {
 
 constexpr int steps = 3;
 
-/// One rank's overflows at once, one a sum of ranks does, two infinities that cancel, and numbers.
+/// Returns gradients in which an element of one rank overflows, a sum of ranks overflows, two
+/// infinities cancel, and all other elements are in range.
 std::vector<float> gradients_of(int rank) {
   std::vector<float> all(70, 1);
   all[3] = rank == 0 ? 70'000.0f : 0;
   all[20] = 40'000;
   all[33] = rank == 0 ? 1e30f : rank == 1 ? -1e30f : 0;
-  all[69] = rank == 2 ? -65'520.0f : 0;  // the least that rounds to an infinity
+  all[69] = rank == 2 ? -65'520.0f : 0;  // the least magnitude that rounds to an infinity
   all[68] = rank == 2 ? 65'519.0f : 0;
   return all;
 }
 
-/// As many overflows of bfloat16, whose largest number is next to a float's.
+/// Returns gradients with as many overflows of bfloat16, whose largest number is close to that of a
+/// float.
 std::vector<float> large_gradients_of(int rank) {
   constexpr float largest = std::numeric_limits<float>::max();
   std::vector<float> all(70, 1);
   all[3] = rank == 0 ? largest : 0;
   all[20] = 2e38f;
   all[33] = rank == 0 ? largest : rank == 1 ? -largest : 0;
-  all[69] = rank == 2 ? -0x1.ffp127f : 0;  // the least that rounds to an infinity
+  all[69] = rank == 2 ? -0x1.ffp127f : 0;  // the least magnitude that rounds to an infinity
   all[68] = rank == 2 ? 0x1.fefffep127f : 0;
   return all;
 }
 
 struct seen {
   std::vector<std::uint64_t> counted{};  ///< by each rank
-  std::vector<std::uint64_t> found{};    ///< in what came back
+  std::vector<std::uint64_t> found{};    ///< in the returned means
   std::string report{};
 };
 
@@ -102,7 +103,8 @@ seen overflow(int workers, engine_options<Strategy> first = {}, engine_options<S
   return all;
 }
 
-/// `least` of the elements are no numbers, whoever adds what.
+/// Expects at least `least[workers]` elements of the means to be infinite or NaN, whichever ranks
+/// add them.
 template <class Strategy>
 void is_counted(std::array<std::uint64_t, 6> least, engine_options<Strategy> first = {},
                 engine_options<Strategy> then = {},
@@ -121,10 +123,10 @@ void is_counted(std::array<std::uint64_t, 6> least, engine_options<Strategy> fir
   }
 }
 
-/// Of one rank two are too large; of two their sum is, and an infinity meets another; of three, one
-/// more.
+/// On one rank two elements are too large. With two ranks a sum is, too, and an infinity is added
+/// to its negative. With three ranks one more element is too large.
 constexpr std::array<std::uint64_t, 6> sums{0, 2, 3, 4, 4, 4};
-/// Where payloads are added as floats, a sum of 40,000 is a number again, and half of it.
+/// Where payloads are added as floats, the sum of two 40,000 is in range, and so is its half.
 constexpr std::array<std::uint64_t, 6> sums_of_floats{0, 2, 2, 3, 3, 3};
 
 TEST(Overflow, IsCountedAlikeOnEveryRank) {
@@ -164,14 +166,15 @@ TEST(Overflow, IsCountedNextToTheLargestFloat) {
   is_counted<compose<bf16, architecture::parameter_server<>>>(sums, {}, {}, large_gradients_of);
 }
 
-/// What has a float's range is not looked at.
+/// Payloads with a float's range are not checked.
 TEST(Overflow, IsNotCountedWhereItCannotBe) {
   const seen all = overflow<compose<>>(2);
   EXPECT_EQ(all.counted, (std::vector<std::uint64_t>{0, 0}));
   EXPECT_EQ(all.report.find("infinity"), std::string::npos);
 }
 
-/// PyTorch's and others' way: what each rank divides first has a sum that is no larger than itself.
+/// As in PyTorch and others: if each rank divides first, the sum is no larger than the largest
+/// gradient.
 TEST(Overflow, IsAvoidedByDividingFirst) {
   using strategy = compose<compression::fp16, architecture::replicated<architecture::mean::before>>;
   for (int workers = 2; workers <= 5; ++workers) {

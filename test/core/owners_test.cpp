@@ -1,5 +1,6 @@
-// Who owns what, at its limits: chunks without elements, fewer elements than owners, ranks that
-// have no gradient, and ranks that have no batches left. Against plain counts and sums in double.
+// Ownership at its limits: chunks without elements, fewer elements than owners, ranks without a
+// gradient, and ranks without further batches. Results are compared with plain counts and with sums
+// in double.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -26,9 +27,9 @@ using means = architecture::reduce_scatter_all_gather;
 
 // ---- parts of a chunk
 
-/// However a model is cut, every element has one owner, a chunk's parts follow the ranks, none is
-/// longer than its length divided, and in all chunks together each rank owns as much of the model
-/// as it would of one chunk.
+/// However a model is cut, every element has one owner, and a chunk's parts follow the order of the
+/// ranks. No part is longer than the chunk's length divided by the ranks, rounded up. Over all
+/// chunks, each rank owns as much of the model as it would if the model were one chunk.
 TEST(Owners, OfPartsOwnAsMuchAsEachOther) {
   std::mt19937 random(1);
   for (const std::size_t most : {0U, 1U, 3U, 7U, 64U, 1000U}) {
@@ -67,7 +68,7 @@ TEST(Owners, OfPartsOwnAsMuchAsEachOther) {
 constexpr int steps = 6;
 constexpr std::size_t sizes[] = {0, 1, 3, 2, 0, 7};
 
-/// What a rank has no gradient for in a step, and how many batches it has.
+/// What ranks lack: some gradients of a step, or some batches.
 struct lacks {
   bool some = false;
   bool batches = false;
@@ -78,7 +79,7 @@ struct lacks {
   int of_batches(int rank) const { return batches ? std::max(0, steps - 2 * rank) : steps; }
 };
 
-/// Whole numbers, so that sums are exact, and means of 1, 2 and 4 ranks.
+/// Returns whole numbers, so that sums and means of 1, 2 and 4 ranks are exact.
 float gradient_of(int rank, int step, std::size_t id, std::size_t i) {
   return static_cast<float>((7 * rank + 3 * step + 5 * static_cast<int>(id + i)) % 9 - 4);
 }

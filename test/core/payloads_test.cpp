@@ -1,5 +1,6 @@
-// Payloads whose lengths only their encoder knows, and answers that are encoded otherwise than what
-// is answered: each architecture against plain loops around the codec alone, values and bytes.
+// Payloads whose length only their encoder knows, and answers that are encoded otherwise than what
+// they answer. Each architecture is compared with plain loops around the codec alone, in values and
+// bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,8 @@ using lengths_of_their_own =
                        compression::dithering,
                        compression::chain<compression::top_k, compression::qsgd>>;
 
-/// Remembering what it has not sent, each trains as plain loops around it alone, and sends as much.
+/// With error feedback, each compressor trains as plain loops around it alone, and sends as many
+/// bytes.
 template <way How, class Architecture, class Compressors>
 void trains_and_sends_as_its_codec() {
   using its = compression::error_feedback<Compressors>;
@@ -85,7 +87,7 @@ void trains_and_sends_in_every_way() {
 TEST(Payloads, OfEveryFixedLength) { trains_and_sends_in_every_way<fixed_lengths>(); }
 TEST(Payloads, OfEveryOtherLength) { trains_and_sends_in_every_way<lengths_of_their_own>(); }
 
-/// What all ranks say of an engine that they make, of one that is refused.
+/// Expects every rank to be refused an engine whose residuals would grow without bound.
 template <class Architecture>
 void refuses_residuals_that_grow() {
   using strategy = compose<compression::error_feedback<compression::qsgd>, Architecture>;
@@ -104,7 +106,8 @@ TEST(Payloads, WhoseResidualsWouldGrowAreRefused) {
   refuses_residuals_that_grow<architecture::parameter_server<>>();
 }
 
-/// Where gradients travel a sign may be worth 1; of parameters and what moves them it would be all.
+/// Where gradients are sent, a sign may be worth 1. For parameters and their changes, a sign alone
+/// would lose everything.
 template <class Compression, class Architecture, class Optimizer = optimizer::sgd>
 void takes_no_signs_alone(options_of<Compression> signs, const std::string& wanted) {
   using strategy = compose<Compression, Architecture>;
@@ -213,7 +216,7 @@ task phantom_rank(transport::simulated& world, std::vector<std::uint64_t>& sent)
   co_await engine.close();
 }
 
-/// Bytes that the first so many ranks send together in a step, which is what phantoms send.
+/// Returns the bytes that the first `counted` ranks send together in a step, as phantoms send them.
 template <class Strategy>
 std::uint64_t sent_by_phantoms(int ranks, int counted) {
   std::vector<std::uint64_t> sent(static_cast<std::size_t>(ranks));

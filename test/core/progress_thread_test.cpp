@@ -1,5 +1,6 @@
-// A thread that moves several loops: nobody waits for ever, and who has left is left alone. No nap
-// here ends by itself within an hour, so a wake-up that is lost is a test that hangs.
+// A thread that drives several loops. No waiting thread is forgotten, and no loop that has left is
+// touched. No nap in these tests ends by itself within an hour, so a lost wake-up would hang the
+// test.
 #include "tutti/core/progress_thread.hpp"
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr seconds an_hour = 3600;
 
-/// Moves what is posted, by counting it.
+/// A loop that counts what is posted and moves it by counting it.
 struct counting_loop {
   std::atomic<int> posted{0};
   std::atomic<int> moved{0};
@@ -40,8 +41,8 @@ struct counting_loop {
       .idle = [](void*, std::size_t polls, urgency) { return polls < naps_from ? 0 : an_hour; }};
 };
 
-/// Who posts nothing, as a server before its first worker comes, is looked at as well: also where
-/// it comes just as a thread that has found nobody lies down.
+/// A loop that posts nothing, as a server's before its first worker comes, is visited as well, also
+/// if it is added just as a thread that has found no loop falls asleep.
 TEST(ProgressThread, LooksAtWhoComes) {
   for (int thread_number = 0; thread_number < 5000; ++thread_number) {
     progress_thread thread;
@@ -81,13 +82,13 @@ TEST(ProgressThread, NeitherThePostNorTheWaitIsLost) {
       thread.wait_for_more(seen, an_hour);
     }
     if (post % 100 == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // and it falls asleep
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until the thread falls asleep
     }
   }
   thread.remove(mine.loop);
 }
 
-/// Who begins to wait has it look at once: its nap was as long as nobody waited.
+/// A waiter that begins to wait wakes the thread, whose nap was as long as no rank waited.
 TEST(ProgressThread, WhoBeginsToWaitWakesIt) {
   progress_thread thread;
   std::atomic<int> hurried{0};
@@ -101,7 +102,7 @@ TEST(ProgressThread, WhoBeginsToWaitWakesIt) {
                          }};
   thread.add(mine);
   for (int naps = 0; naps < 50; ++naps) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(naps % 3));  // and it falls asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(naps % 3));  // until it sleeps
     hurried = 0;
     const progress_thread::waiter waits(&thread);
     while (hurried == 0) {
@@ -136,7 +137,7 @@ TEST(ProgressThread, WhoHasLeftIsLeftAlone) {
   thread.remove(stays.loop);
 }
 
-/// Says which thread has the loop.
+/// Records which thread drives the loop.
 struct watching_owner {
   std::atomic<std::thread::id> its{};
 
@@ -153,7 +154,7 @@ struct watching_owner {
   void broken(std::exception_ptr) {}
 };
 
-/// A rank that is a process, or is not, and counts what other threads say of who waits.
+/// A rank that is a process or not. It counts the calls in which other threads state who waits.
 class lone_rank : public transport::in_process {
  public:
   lone_rank(fabric& shared, bool process) : basic_in_process(shared, 0, 1), process_(process) {}
@@ -173,7 +174,7 @@ class lone_rank : public transport::in_process {
   std::thread::id owner_ = std::this_thread::get_id();
 };
 
-/// Which thread moves it.
+/// Returns the thread that drives the loop.
 std::thread::id mover(const watching_owner& owner) {
   while (owner.its == std::thread::id()) {
     std::this_thread::yield();

@@ -1,4 +1,4 @@
-// A run on threads, recorded and replayed in the simulator: the same bits.
+// A run on threads is recorded, replayed in the simulator, and gives the same bits.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -26,9 +26,9 @@ namespace tutti::test {
 namespace {
 
 constexpr int steps = 4;
-using recording = std::vector<monitor::timeline::moment>;  // of one worker: its gradients
+using recording = std::vector<monitor::timeline::moment>;  // one worker's gradients
 
-/// What was handed in, in order and with the times of the wall's clock.
+/// Returns the gradients that were handed in, in order and with wall-clock times.
 recording gradients_in(const monitor::timeline& observed) {
   recording all;
   std::ranges::copy_if(observed.moments(), std::back_inserter(all),

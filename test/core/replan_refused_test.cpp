@@ -1,5 +1,4 @@
-// Another plan on the way that cannot be: what every rank says of it, and that its engine has
-// ended.
+// Re-plans that are impossible: what every rank reports, and that its engine has ended.
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -38,7 +37,8 @@ namespace {
 
 using dense = architecture::all_reduce<collective::canonical>;
 
-/// What each of `ranks` ranks says after `act(engine, memory)`, and that its engine has ended.
+/// Returns the error of each of `ranks` ranks after `act(engine, memory)`, and expects its engine
+/// to have ended.
 template <class Strategy, class Act>
 std::vector<std::string> said_after(int ranks, engine_options<Strategy> set, Act act) {
   return errors(ranks, [&](transport::in_process& world) {
@@ -129,7 +129,7 @@ TEST(ReplanRefused, ToNoPassIsRefused) {
   }
 }
 
-/// Memory that was lent is its bucket's, and goes with the plan.
+/// Lent memory belongs to its bucket, and the plan that made the bucket ends.
 TEST(ReplanRefused, WhileAGradientIsLent) {
   using strategy =
       compose<architecture::sharded<collective::ring, architecture::gradients::given_back>,
@@ -173,7 +173,8 @@ TEST(ReplanRefused, WhoDoesNotCallIsNamed) {
   }
 }
 
-/// What each of two ranks says that resumes a run of one step with that step put off.
+/// Returns the errors of two ranks that resume a run of one step with the compressor's start
+/// postponed.
 template <class Strategy, class StepOf>
 std::vector<std::string> said_of_a_later_step(StepOf step_of) {
   std::vector<std::string> files(2);
@@ -203,8 +204,8 @@ std::vector<std::string> said_of_a_later_step(StepOf step_of) {
   return {};
 }
 
-/// The step from which on the strategy compresses is put off when that has been done in one: all
-/// ranks say `why`, or go on if that is empty.
+/// Postpones the step from which on the strategy compresses, after one step has been compressed.
+/// All ranks report `why`, or continue if that is empty.
 template <class Strategy, class StepOf>
 void putting_off_says(StepOf step_of, const std::string& why) {
   const auto said =
@@ -226,7 +227,7 @@ void putting_off_says(StepOf step_of, const std::string& why) {
   }
 }
 
-/// What is remembered would wait for a step that may never come.
+/// A residual would wait for a step that may never come.
 TEST(ReplanRefused, BackToWhatHasNoUseForWhatIsRemembered) {
   using architecture::switch_at;
   using compression::error_feedback;

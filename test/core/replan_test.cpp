@@ -1,5 +1,6 @@
-// A run that changes its plan on the way ends as one that had either plan all along, where sums are
-// exact; where a compressor remembers, as one that was saved there and resumed under the new plan.
+// A run that changes its plan on the way ends as one that had either plan from the beginning, where
+// sums are exact. Where a compressor has memory, it ends as a run that was saved at the change and
+// resumed under the new plan.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -46,7 +47,8 @@ namespace {
 constexpr int steps = replanned_steps;
 using dense = architecture::all_reduce<collective::canonical>;
 
-/// Trains on threads; each step of `changes` begins with another plan, the first with the first.
+/// Trains on threads. Each step of `changes` begins with the other plan, and training begins with
+/// plan 0.
 template <class Strategy>
 std::vector<std::vector<float>> train(int workers, const std::vector<int>& changes) {
   const auto ranks = workers + servers_in<Strategy>(plan_of<Strategy>(0));
@@ -58,7 +60,7 @@ std::vector<std::vector<float>> train(int workers, const std::vector<int>& chang
   return parameters;
 }
 
-/// Momenta and parameters are the oracle's, bit for bit, with 1 to 5 workers.
+/// Parameters are the oracle's bit for bit, with 1 to 5 workers.
 template <class Strategy>
 void changes_nothing() {
   for (int workers = 1; workers <= 5; ++workers) {
@@ -81,7 +83,8 @@ TEST(Replan, OfExchangesInHalvesChangesNothing) {
 TEST(Replan, OfLaunchesGatheredAtRunTimeChangesNothing) {
   changes_nothing<compose<dense, fusion::when_ready, partition::into, coordination::negotiated>>();
 }
-/// Weights are of tensors, whichever travel together; steps begin where the parameters stand.
+/// Adaptive weights belong to tensors, however these are fused, and a step begins from the current
+/// parameters.
 TEST(Replan, OfAdaptiveStepsChangesNothing) {
   using strategy = compose<architecture::adasum<carries::difference>, fusion::up_to>;
   for (const int workers : {1, 3, 4}) {
@@ -117,7 +120,7 @@ TEST(Replan, KeepsEachRanksOwnMomenta) {
   }
 }
 
-/// The last half of a run under the second plan, reached by a re-plan or by a checkpoint.
+/// How the second plan is reached for the last half of a run.
 enum class by { replan, checkpoint };
 template <class Strategy>
 std::vector<std::vector<float>> change_plan(int workers, by how) {
@@ -154,7 +157,7 @@ std::vector<std::vector<float>> change_plan(int workers, by how) {
     part(steps / 2, steps, 1);
   }
   parameters.insert(parameters.end(), files.size(), {});
-  for (std::size_t rank = 0; rank < size; ++rank) {  // with all that is remembered
+  for (std::size_t rank = 0; rank < size; ++rank) {  // with all other state
     parameters[size + rank].assign(files[rank].begin(), files[rank].end());
   }
   return parameters;
@@ -176,7 +179,7 @@ TEST(Replan, KeepsWhatPowerSgdRemembersOfTensors) {
   is_a_checkpoint_resumed<compose<fusion::up_to, dense, compression::power_sgd>>();
 }
 
-/// What the owners of means remember is where it was in the model, and with whoever owns that now.
+/// The residuals of means stay with their elements and move to whichever rank owns those now.
 template <class Strategy>
 void moves_what_means_left_out() {
   for (int workers = 1; workers <= 5; ++workers) {
@@ -241,7 +244,8 @@ TEST(Replan, OfModelsThatAverageInPairsChangesNothing) {
   }
 }
 
-/// Nobody loses a gradient that other workers pushed: one worker alone is its own training.
+/// With one worker, asynchronous servers give the same parameters as training without a re-plan, so
+/// no pushed gradient is lost.
 TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
   using strategy =
       compose<architecture::parameter_server<consistency::asynchronous, updated_by::workers>,
@@ -249,7 +253,7 @@ TEST(Replan, AsynchronousServersGoOnWhereTheyWere) {
   EXPECT_EQ(train<strategy>(1, {3, 6}), train<strategy>(1, {}));
 }
 
-/// A worker that replans first leaves the servers to those that still wait for their answers.
+/// A worker that re-plans first leaves the servers to those that still wait for their answers.
 TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
   using strategy =
       compose<architecture::parameter_server<consistency::asynchronous, updated_by::workers>,
@@ -270,7 +274,7 @@ TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
       if (step == 2) {
         engine.replan(plan_of<strategy>(1));
       }
-      if (engine.worker() == 1) {  // the slow one
+      if (engine.worker() == 1) {  // the slow worker
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       take_step(engine, memory, step);
@@ -281,7 +285,7 @@ TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
       }
     }
     engine.wait();
-    engine.average(0);  // every difference is with the servers
+    engine.average(0);  // all differences have reached the servers
     for (std::size_t id = memory.tensors().size(); id-- > 0;) {
       engine.absent(tensor_id(id));
     }
@@ -292,7 +296,7 @@ TEST(Replan, AsynchronousWorkersNeedNotBeInStep) {
   });
 }
 
-/// An architecture that switches at a step of its own does so at the step that training chooses.
+/// An architecture that switches at a given step does so at the step that a re-plan chooses.
 TEST(Replan, SwitchesArchitectures) {
   using strategy =
       compose<architecture::switch_at<dense, architecture::local_sgd<collective::canonical>>,
@@ -347,7 +351,7 @@ TEST(Replan, ChangesHowManyPassesAStepHas) {
   });
 }
 
-/// On the virtual clock it is awaited, and costs no gradient either.
+/// On the virtual clock a re-plan is awaited, and no gradient is lost either.
 using on_the_clock = compose<dense, fusion::up_to, partition::into, schedule::by_priority>;
 task replanning_rank(transport::simulated& world, std::vector<std::vector<float>>& parameters) {
   arena memory = model_of(world.rank());
@@ -387,7 +391,8 @@ TEST(Replan, OnTheVirtualClockChangesNothing) {
 
 // ---- in a device's memory
 
-/// What worker 0 holds after steps on either side of a re-plan, its host ahead of its device.
+/// Returns worker 0's parameters after steps on either side of a re-plan, with its host ahead of
+/// its device.
 template <class Strategy, class Transport, class Run>
 std::vector<float> replanned_over(int ranks, Run run) {
   using queue = typename Transport::queue_type;

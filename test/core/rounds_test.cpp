@@ -1,5 +1,5 @@
-// PowerSGD through the engine: matrices in two sums, each alone and whole, everything else as it
-// is.
+// PowerSGD through the engine: each matrix is a chunk by itself and is exchanged in two sums; all
+// other tensors are sent as they are.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -66,8 +66,8 @@ TEST(Rounds, TrainAsTheRecurrenceInEveryWorld) {
   }
 }
 
-/// PyTorch's start_powerSGD_iter: the first steps are means, in which nothing is remembered, and
-/// the factors begin after them.
+/// PyTorch's start_powerSGD_iter: the first steps are plain means and leave no residuals; low-rank
+/// factors are sent afterwards.
 TEST(Rounds, StartLaterWhereAsked) {
   using strategy = compose<low_rank, fusion::up_to, partition::into>;
   constexpr int steps = 6;
@@ -101,7 +101,7 @@ TEST(Rounds, StartLaterWhereAsked) {
   }
 }
 
-/// Tensors that are chosen later could not go on with what is remembered of them until then.
+/// A tensor cannot be chosen later if its residual of the time before could not be continued.
 template <class Chosen, class Otherwise>
 std::string refused_start() {
   using selecting = compression::select<matrices, Chosen, Otherwise>;
@@ -139,7 +139,7 @@ TEST(Rounds, ServersRefuseALaterStart) {
   });
 }
 
-/// Servers that add know nothing of factors: each round is a push and an answer as long.
+/// Servers that add do not know of factors: each round is a push and an answer of equal length.
 TEST(Rounds, TrainAsTheRecurrenceBesideServersThatAdd) {
   using server = architecture::parameter_server<>;
   using in_process =
@@ -171,7 +171,8 @@ TEST(Rounds, TrainAsTheRecurrenceBesideServersThatAdd) {
   }
 }
 
-/// All of one class share a bucket, which a partition cuts; a matrix is a chunk, whatever its size.
+/// All tensors of one class share a bucket, which a partition may cut, but a matrix is always one
+/// chunk, whatever its size.
 TEST(Rounds, HaveMatricesAloneAndWhole) {
   using strategy = compose<low_rank, fusion::up_to, partition::into>;
   engine_options<strategy> set;
@@ -184,7 +185,7 @@ TEST(Rounds, HaveMatricesAloneAndWhole) {
     for (const bucket& each : made.buckets) {
       tensors.push_back(each.tensors);
     }
-    // Complete in this order: last | kernel | column, nothing, shift, scale, bias | first.
+    // In the order of completion: last | kernel | column, nothing, shift, scale, bias | first.
     EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 1, 5, 1}));
     std::vector<std::size_t> elements;
     for (const chunk& each : made.chunks) {
@@ -197,7 +198,7 @@ TEST(Rounds, HaveMatricesAloneAndWhole) {
   });
 }
 
-/// Residuals and factors travel with a checkpoint: the run goes on bit for bit.
+/// Residuals and factors are part of a checkpoint, so the run continues bit for bit.
 TEST(Rounds, AreResumedBitForBit) {
   using strategy = compose<low_rank>;
   for (const int workers : {1, 3}) {

@@ -1,4 +1,4 @@
-// Tensors of two classes: each class is planned as if the other were not there, and trained as by
+// Tensors of two classes. Each class is planned as if the other were not there, and trained as by
 // its own compressor alone.
 #include "tutti/compression/select.hpp"
 
@@ -38,7 +38,7 @@
 namespace tutti::test {
 namespace {
 
-/// Every so many tensors one is chosen: neighbours are of different classes.
+/// Chooses every nth tensor, so that neighbours are of different classes.
 class every {
  public:
   struct options {
@@ -64,7 +64,8 @@ static_assert(tensor_rule<every>);
 using dense = architecture::all_reduce<collective::canonical>;
 using lossy = compression::error_feedback<compression::fp16>;
 using mixed = compression::select<every, lossy, compression::none>;
-/// As users may write it: what loses nothing, or has several rounds, is left as it is.
+/// Error feedback around a selection, as users may write it. A compressor that loses nothing, or
+/// has several rounds, is left as it is.
 using around_both =
     compression::error_feedback<compression::select<every, compression::fp16, compression::none>>;
 static_assert(compression_policy<around_both> && selects<around_both>);
@@ -75,8 +76,8 @@ using low_rank_or_lossy = compression::error_feedback<
 static_assert(std::is_same_v<low_rank_or_lossy::chosen, compression::power_sgd> &&
               std::is_same_v<low_rank_or_lossy::otherwise, lossy>);
 
-/// What a plan is to be, found tensor by tensor: a class is a model of its own, of which only the
-/// first forward index and the place in the flat space are not its own.
+/// Computes the expected plan tensor by tensor. Each class is planned as a model of its own; only
+/// the first forward index and the place in the flat space are those of the whole model.
 void expect_classes_apart(const std::vector<tensor>& forward, const plan& made,
                           const std::vector<bool>& chosen, std::size_t most_bytes,
                           std::size_t most_in_chunk) {
@@ -178,7 +179,7 @@ TEST(Select, HasALaunchForEachClassOfABucket) {
     arena memory = model_of(0);
     const auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
     ASSERT_EQ(engine.planned().chunks.size(), 2u);
-    // Six tensors: 1, 3 and 5 are complete before 0 is.
+    // Of six tensors, 1, 3 and 5 are complete before 0 is.
     EXPECT_EQ(engine.planned().chunks[0].elements, 1u + 0u + 8u);
     EXPECT_EQ(engine.planned().chunks[1].elements, 37u + long_tensor + 513u);
     EXPECT_EQ(engine.planned().chunks[0].priority, 1u);
@@ -186,7 +187,7 @@ TEST(Select, HasALaunchForEachClassOfABucket) {
   });
 }
 
-/// One tensor's elements in an arena of those declarations.
+/// Returns one tensor's elements of an arena's parameters.
 std::vector<float> values_of(const std::vector<float>& parameters, std::size_t id) {
   std::size_t begin = 0;
   for (std::size_t later = tensor_sizes().size(); --later > id;) {
@@ -198,7 +199,7 @@ std::vector<float> values_of(const std::vector<float>& parameters, std::size_t i
 
 constexpr int steps = 5;
 
-/// Training with one compressor for all tensors.
+/// The parameters of training with one compressor for all tensors.
 struct alone {
   std::vector<float> lossily;
   std::vector<float> exactly;
@@ -216,7 +217,7 @@ const alone& trained_alone(int workers) {
   return all[static_cast<std::size_t>(workers)];
 }
 
-/// What is summed in rank order, element by element, is the same whatever travels beside it.
+/// Elements that are summed in rank order have the same sums, whatever is sent beside them.
 void expect_each_as_alone(const std::vector<float>& parameters, int workers, std::size_t nth) {
   const auto& [lossily, exactly] = trained_alone(workers);
   for (std::size_t id = 0; id < tensor_sizes().size(); ++id) {
@@ -261,7 +262,7 @@ TEST(Select, TrainsInLaunchesGatheredAtRunTime) {
       {.fusion = {.bytes = 20'000, .cycle = 1e-5}, .partition = {.bytes = 9'000}});
 }
 
-/// Servers add payloads as the collective in rank order does.
+/// Servers add payloads as the rank-ordered collective does.
 using added = architecture::parameter_server<>;
 
 TEST(Select, TrainsBesideServersThatAdd) {
@@ -291,7 +292,7 @@ engine_options<fused<Architecture>> fused_by(std::size_t bytes, std::size_t nth)
   return set;
 }
 
-/// Trains a few steps, first from a checkpoint if there is one, and writes the next.
+/// Trains some steps, from a checkpoint if `file` holds one, and writes the next checkpoint to it.
 template <class Architecture, class Change>
 std::vector<float> train_from(std::string& file, transport::in_process& world,
                               const engine_options<fused<Architecture>>& set, int first, int last,
@@ -317,7 +318,8 @@ std::vector<float> train_from(std::string& file, transport::in_process& world,
   return {memory.parameters().begin(), memory.parameters().end()};
 }
 
-/// Residuals stay with their elements under another fusion, reached in either way.
+/// Residuals stay with their elements under another fusion, whether it is reached by a re-plan or a
+/// checkpoint.
 template <class Architecture>
 void keeps_residuals() {
   const int servers = servers_in<fused<Architecture>>(fused_by<Architecture>(100, 3));
@@ -345,7 +347,7 @@ void keeps_residuals() {
 TEST(Select, KeepsResidualsUnderAnotherPlan) { keeps_residuals<dense>(); }
 TEST(Select, KeepsResidualsBesideServersThatAdd) { keeps_residuals<added>(); }
 
-/// So do means that arrive a step late.
+/// Delayed means stay with their elements, too.
 TEST(Select, KeepsLateMeansUnderAnotherPlan) {
   using late = architecture::delayed<dense>;
   for (int workers = 1; workers <= 3; ++workers) {
@@ -364,7 +366,7 @@ TEST(Select, KeepsLateMeansUnderAnotherPlan) {
   }
 }
 
-/// What is remembered has its place by class: under a rule that chooses otherwise it has none.
+/// State is placed by class, so it has no place under a rule that chooses other tensors.
 TEST(Select, CannotChooseOtherTensorsOnTheWay) {
   for (const int workers : {1, 2, 4}) {
     const auto replanning = errors(workers, [](transport::in_process& world) {

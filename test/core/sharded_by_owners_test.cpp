@@ -1,4 +1,5 @@
-// Gradients to their owners and parameters from them, compressed: the recurrence in plain loops.
+// Compressed gradients to their owners and compressed parameters from them, against the recurrence
+// in plain loops.
 #include "tutti/architecture/sharded_by_owners.hpp"
 
 #include <cmath>
@@ -20,7 +21,7 @@
 namespace tutti::test {
 namespace {
 
-/// Bits of every parameter on every rank, and the bytes that each sends.
+/// Expects the bits of every parameter on every rank, and the bytes that each rank sends.
 template <class Compression, class... Others>
 void trains_as_defined() {
   using strategy = compose<architecture::sharded_by_owners, Compression, Others...>;
@@ -56,8 +57,8 @@ struct exact_pushes : compression::none {
   static constexpr compression::error_feedback<compression::block_int8> relay() { return {}; }
 };
 
-/// With gradients that lose nothing, what owners have in full is what training makes: parameters
-/// lie within their rounding of it, however many steps have been.
+/// Where gradients lose nothing, the owners' full parameters are those of plain training. The
+/// ranks' parameters differ from them by at most the codes' rounding, after any number of steps.
 TEST(ShardedByOwners, ForgetsNoSmallUpdate) {
   using strategy = compose<architecture::sharded_by_owners, exact_pushes>;
   constexpr int steps = 40;
@@ -65,7 +66,7 @@ TEST(ShardedByOwners, ForgetsNoSmallUpdate) {
   const auto wanted = trained(3, steps, small);
   const auto real = train_on_threads<strategy>(3, steps, {}, optimizer_of(small));
   const auto before = descended(0, small, [](int, std::size_t) { return 0.0f; });
-  constexpr double scale = 2.5 / 127;  // initial parameters are below 17 / 7
+  constexpr double scale = 2.5 / 127;  // because initial parameters are below 17 / 7
   double moved = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_NEAR(real.parameters[0][i], wanted[i], scale / 2 * 1.001) << i;

@@ -1,5 +1,5 @@
-// Ok-Topk between threads: what it applies, remembers and sends is what plain loops over integers
-// say, while magnitudes and regions are found anew several times.
+// Ok-Topk between threads applies, keeps and sends what plain loops over integers do, while
+// magnitudes and regions are re-estimated several times.
 #include "tutti/architecture/sparse_regions.hpp"
 
 #include <algorithm>
@@ -46,8 +46,8 @@ using in_regions = compose<compression::error_feedback<compression::by_kth_magni
                            architecture::sparse_regions, Policies...>;
 using strategy = in_regions<fusion::all>;
 
-/// 12 bits from their mixed place, larger in some steps and towards the end of the model, so that
-/// magnitudes drift and even regions would be of unlike weight. All sums here are exact floats.
+/// Returns 12 pseudo-random bits, larger in some steps and towards the end of the model, so that
+/// magnitudes drift and even regions would hold unequal shares. All sums here are exact floats.
 std::int64_t drifting(std::size_t rank, std::size_t step, std::size_t i) {
   auto x = static_cast<std::uint32_t>(i * 2654435761u + rank * 40503u + step * 2246822519u + 1);
   x = (x ^ x >> 15) * 2246822519u;
@@ -55,7 +55,7 @@ std::int64_t drifting(std::size_t rank, std::size_t step, std::size_t i) {
   const auto value = static_cast<std::int64_t>((x ^ x >> 16) & 0xfff) - 2048;
   return value * static_cast<std::int64_t>(1 + step % 5) * (i % 40 > 20 ? 3 : 1);
 }
-/// Mostly zeros, and equal magnitudes of both signs: sums cancel, and there is often no k-th.
+/// Returns mostly zeros, and equal magnitudes of both signs: sums cancel, and often no k-th exists.
 std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
   return i % 3 == 0 ? 0 : drifting(rank, step, i) % 3;
 }
@@ -75,8 +75,8 @@ engine_options<Strategy> with(const regional_rule& rule) {
   return set;
 }
 
-/// Options that are another's from a step on, which is never 0: under a new plan, or for engines
-/// that go on from a checkpoint.
+/// Other options from step `at` on, which is never 0, either under a new plan or in engines that
+/// continue from a checkpoint.
 template <class Strategy>
 struct turn {
   enum class by { none, checkpoint, plan } how{};
@@ -84,7 +84,7 @@ struct turn {
   engine_options<Strategy> next{};
 };
 
-/// Two tensors, so that fusion has something to do.
+/// Trains two tensors, so that fusion has an effect.
 template <class Strategy, class Gradient>
 history trained(const engine_options<Strategy>& set, std::size_t ranks, std::size_t n,
                 std::size_t steps, Gradient gradient, const turn<Strategy>& after = {}) {
@@ -148,7 +148,7 @@ history trained(const regional_rule& rule, std::size_t ranks, std::size_t n, std
                  {resumes == 0 ? by::none : by::checkpoint, resumes, with(rule)});
 }
 
-/// In twelve steps magnitudes are found four times and regions three times, together and apart.
+/// In twelve steps magnitudes are found four times and regions three times, sometimes in one step.
 TEST(SparseRegions, AreTheirLoopsOnAnyNumberOfRanks) {
   for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u}) {
     for (const std::size_t n : {0u, 1u, 7u, 40u, 5001u}) {
@@ -160,7 +160,7 @@ TEST(SparseRegions, AreTheirLoopsOnAnyNumberOfRanks) {
   }
 }
 
-/// Sums are balanced whenever they are uneven, or where one rank has most of them.
+/// Sums are balanced whenever they are uneven, or only where one rank has most of them.
 TEST(SparseRegions, AreTheirLoopsWhereSumsAreBalanced) {
   const auto at_the_end = [](std::size_t rank, std::size_t step, std::size_t i) {
     return drifting(rank, step, i) % 512 * (step > 0 && i % 5000 > 4500 ? 64 : 1);
@@ -183,8 +183,8 @@ TEST(SparseRegions, AreTheirLoopsWhereSumsAreBalanced) {
       << "no step had anything to balance";
 }
 
-/// Of gradients that stay the same, residuals grow: what is sent follows k only where magnitudes
-/// rise. Then of none they fall.
+/// While gradients stay the same, residuals grow, and the number of elements sent keeps to k only
+/// if magnitudes rise. When gradients become zero, magnitudes fall.
 TEST(SparseRegions, AreTheirLoopsWhereMagnitudesFollow) {
   const auto constant = [](std::size_t rank, std::size_t step, std::size_t i) {
     return step < 8 ? drifting(rank, 0, i) : step < 16 ? std::int64_t{0} : drifting(rank, step, i);
@@ -212,7 +212,7 @@ TEST(SparseRegions, AreTheirLoopsWhereMagnitudesFollow) {
   EXPECT_LT(sent(follows), 0.8 * static_cast<double>(sent(stays))) << "nothing had to rise";
 }
 
-/// Of values that are multiples of `unit`: place from 1 times how many.
+/// Returns the sum of place (from 1) times value in units of `unit`, which must divide every value.
 std::int64_t placed_sum(std::span<const float> values, double unit) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -222,13 +222,13 @@ std::int64_t placed_sum(std::span<const float> values, double unit) {
   }
   return sum;
 }
-/// The original multiplies magnitudes in double: each of 31 steps may have rounded six times here.
+/// The original multiplies magnitudes in double; here each of 31 steps may round six times.
 void expect_magnitude(float ours, double theirs) {
   EXPECT_NEAR(static_cast<double>(ours), theirs, 6 * 31 * std::ldexp(theirs, -24));
 }
 
-/// What is applied, remembered and sent, magnitudes and regions, in steps that find them anew, that
-/// raise, and that correct in both directions.
+/// Compares updates, residuals, bytes, magnitudes and regions with the original's, in steps that
+/// re-estimate, that raise, and that correct in both directions.
 TEST(SparseRegions, AreTheOriginals) {
   constexpr std::size_t n = 256;
   for (const ok_topk_run& theirs : ok_topk_runs()) {
@@ -281,7 +281,7 @@ task count_bytes(transport::simulated& world, std::size_t above, std::uint64_t& 
   }
   co_await engine.close();
 }
-/// Without values regions have equally many sums: where they may be balanced, each says how many.
+/// Without values, regions hold equally many sums, and ranks that may balance them send how many.
 TEST(SparseRegions, AreBalancedWithoutValues) {
   for (const int ranks : {2, 3, 5}) {
     std::array<std::uint64_t, 2> sent{};
@@ -295,7 +295,7 @@ TEST(SparseRegions, AreBalancedWithoutValues) {
   }
 }
 
-/// What is as large as the k-th travels too, zeros never do, and nobody's wish is even regions.
+/// Elements equal to the k-th are sent, zeros never; ranks that select none propose even regions.
 TEST(SparseRegions, AreTheirLoopsOnTiesAndZeros) {
   for (const std::size_t ranks : {2u, 5u}) {
     for (const std::size_t k : {1u, 20u, 60u}) {
@@ -309,7 +309,7 @@ TEST(SparseRegions, AreTheirLoopsOnTiesAndZeros) {
   }
 }
 
-/// Magnitudes and regions that were found before a checkpoint are what steps after it go by.
+/// Steps after a checkpoint use the magnitudes and regions that were found before it.
 TEST(SparseRegions, GoOnFromACheckpointBitwise) {
   const regional_rule rule{50, 6, 9};
   for (const std::size_t resumes : {1u, 4u, 6u}) {
@@ -319,8 +319,8 @@ TEST(SparseRegions, GoOnFromACheckpointBitwise) {
   }
 }
 
-/// Pieces of 700 elements, each with magnitudes and regions of its own. Where no multiple of 1024
-/// is among a piece's places it finds them in every step.
+/// Pieces of 700 elements have magnitudes and regions of their own. A piece whose places contain no
+/// multiple of 1024 re-estimates them in every step.
 TEST(SparseRegions, KeepWhatTheyFindOfEachPiece) {
   constexpr std::size_t n = 5001;
   constexpr std::size_t piece = 700;
@@ -351,7 +351,7 @@ TEST(SparseRegions, KeepWhatTheyFindOfEachPiece) {
   EXPECT_EQ(all, expected);
 }
 
-/// What is gathered at run time is not always the same; nothing is lost of it.
+/// Launches that are gathered at run time differ from run to run, but nothing is lost.
 TEST(SparseRegions, LoseNothingWhereLaunchesAreGathered) {
   using gathered = in_regions<fusion::when_ready, partition::into>;
   for (const std::size_t ranks : {1u, 2u, 5u}) {
@@ -363,8 +363,8 @@ TEST(SparseRegions, LoseNothingWhereLaunchesAreGathered) {
   }
 }
 
-/// Another density has magnitudes of its own from its first step on, in place of those that were
-/// kept, also after a checkpoint; nothing is lost.
+/// After a change of density the kept magnitudes are replaced from the first step on, also after a
+/// checkpoint, and nothing is lost.
 TEST(SparseRegions, KeepNothingForAnotherDensity) {
   constexpr std::size_t n = 2000;
   using by = turn<strategy>::by;
@@ -381,7 +381,7 @@ TEST(SparseRegions, KeepNothingForAnotherDensity) {
   }
 }
 
-/// A rank's infinities, which loss scaling would skip, are no magnitude for later steps.
+/// Infinities, for which loss scaling would skip the step, are not kept as magnitudes.
 TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
   constexpr std::size_t n = 2000;
   transport::run_ranks(3, [](transport::in_process& world) {
@@ -406,7 +406,7 @@ TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
   });
 }
 
-/// Parameters and bytes of a step after so many that loss scaling has skipped.
+/// Returns the parameters and bytes of a step after `skipped` steps that loss scaling has skipped.
 template <class Strategy>
 auto after_skipping(std::size_t skipped, const engine_options<Strategy>& set) {
   constexpr std::size_t n = 2000;
@@ -445,7 +445,7 @@ TEST(SparseRegions, KeepNothingOfASkippedStep) {
   EXPECT_EQ(after_skipping<in_turn>(1, second), after_skipping<in_turn>(0, second));
 }
 
-/// Of some payload it says that more is in it than anything could hold.
+/// A compressor that states in one payload that it holds more elements than is possible.
 struct says_too_many : compression::by_kth_magnitude {
   using by_kth_magnitude::by_kth_magnitude;
   static inline thread_local int payloads_before_it = 0;
@@ -465,7 +465,7 @@ TEST(SparseRegions, RefuseMoreSumsThanARegionHas) {
     arena memory(std::vector<arena::declaration>{{"one", 100}});
     auto engine = make_engine<lying>(world, memory.tensors(), optimizer::none{},
                                      with<lying>({20, 30, 30, 1}));
-    says_too_many::payloads_before_it = world.rank() == 1 ? 5 : -1;  // the second step's sums
+    says_too_many::payloads_before_it = world.rank() == 1 ? 5 : -1;  // the sums of the second step
     for (int step = 0; step < 2; ++step) {
       std::ranges::fill(memory.gradients(), 1.0f);
       engine.ready(tensor_id(0));

@@ -1,5 +1,5 @@
-// gTopK's tree between threads: what it applies and remembers is what plain loops over integers
-// say, and what the original's own function made of the same gradients.
+// gTopK's tree between threads applies and keeps what plain loops over integers do, and what the
+// original's own function made of the same gradients.
 #include "tutti/architecture/sparse_tree.hpp"
 
 #include <algorithm>
@@ -30,19 +30,20 @@ using integers = std::vector<std::int64_t>;
 using history = selections<std::int64_t>;
 using pairs = selected<std::int64_t>;
 
-/// 16 bits from their mixed place, so that all sums here are exact floats and hardly any are equal.
+/// Returns 16 pseudo-random bits, so that all sums here are exact floats and hardly any are equal.
 std::int64_t mixed(std::size_t rank, std::size_t step, std::size_t i) {
   auto x = static_cast<std::uint32_t>(i * 2654435761u + rank * 40503u + step * 2246822519u + 1);
   x = (x ^ x >> 15) * 2246822519u;
   x = (x ^ x >> 13) * 3266489917u;
   return static_cast<std::int64_t>((x ^ x >> 16) & 0xffff) - 32768;
 }
-/// Mostly zeros, and equal magnitudes of both signs: sums cancel, and selections hold zeros.
+/// Returns mostly zeros, and equal magnitudes of both signs, so that sums cancel and selections
+/// hold zeros.
 std::int64_t sparse(std::size_t rank, std::size_t step, std::size_t i) {
   return i % 3 == 0 ? 0 : mixed(rank, step, i) % 3;
 }
 
-/// Two tensors, so that fusion has something to do.
+/// Trains two tensors, so that fusion has an effect.
 template <class Fusion, class Architecture = architecture::sparse_tree, class Gradient>
 history trained(give_back rule, std::size_t ranks, std::size_t n, std::size_t k, std::size_t steps,
                 Gradient gradient) {
@@ -96,7 +97,7 @@ TEST(SparseTree, IsItsLoopsOnAnyNumberOfRanks) {
 }
 
 /// Ties go to the lower index, sums that cancel are zeros, and where fewer than k elements are not
-/// zero nothing is added twice.
+/// zero none is added twice.
 TEST(SparseTree, IsItsLoopsOnTiesAndZeros) {
   for (const give_back rule : {give_back::exact, give_back::compatible}) {
     for (const std::size_t ranks : {2u, 5u}) {
@@ -105,7 +106,8 @@ TEST(SparseTree, IsItsLoopsOnTiesAndZeros) {
                   selected_by_a_tree(rule, ranks, 60, k, 6, sparse))
             << ranks << " ranks, " << k;
       }
-      // All of them are selected. What cancels may then count as left out, which is nothing, too.
+      // Every element is selected. A sum that cancels may then count as left out, which loses
+      // nothing.
       const history all = trained<fusion::all>(rule, ranks, 60, 60, 6, sparse);
       EXPECT_EQ(all.sums, selected_by_a_tree(rule, ranks, 60, 60, 6, sparse).sums)
           << ranks << " ranks";
@@ -121,13 +123,13 @@ TEST(SparseTree, LosesNothingIfExact) {
   }
 }
 
-/// Vectors: gtopk_sparse_allreduce of hclhkbu/gtopkssgd's allreducer.py was run by itself on
-/// threads under numpy 2, with its compressor's residuals as numpy has them, n = 40, ratio = 0.1.
+/// The vectors are from gtopk_sparse_allreduce of hclhkbu/gtopkssgd's allreducer.py, run by itself
+/// on threads under numpy 2, with its compressor's residuals in numpy, n = 40, ratio = 0.1.
 TEST(SparseTree, IsTheOriginalsWhereCompatible) {
   struct vector {
     std::size_t ranks;
     std::vector<pairs> winners;
-    std::uint64_t residuals;  ///< of all ranks in order, hashed
+    std::uint64_t residuals;  ///< a hash of all ranks' residuals in order
   };
   const std::vector<vector> vectors{{1,
                                      {{{1, -31205}, {9, -30706}, {12, -30958}, {24, -32168}},
@@ -178,7 +180,8 @@ TEST(SparseTree, IsTheOriginalsWhereCompatible) {
   }
 }
 
-/// Densities of the first epochs: the plan is made anew between steps, and forgets nothing.
+/// With the densities of the first epochs the plan is made anew between steps, and no residual is
+/// lost.
 TEST(SparseTree, LosesNothingWhileItWarmsUp) {
   using strategy = strategies::gTopKSGD;
   constexpr std::size_t n = 1000;
@@ -219,7 +222,7 @@ TEST(SparseTree, LosesNothingWhileItWarmsUp) {
   EXPECT_EQ(lost(all, n, mixed), integers(n));
 }
 
-/// Payloads that go up into the first host, counted round by round.
+/// Counts, round by round, the payloads that are sent up the tree into the root's host.
 TEST(SparseTree, IsBoundByTheHostOfItsRoot) {
   for (int ranks = 1; ranks <= 17; ++ranks) {
     for (const int per_host : {1, 2, 3, 4}) {

@@ -1,11 +1,11 @@
-// Strategies where messages have no tags and move in the order of a stream.
+// Runs the strategy laws where messages have no tags and move in the order of a stream.
 #include "support/strategy_laws.hpp"
 #include "support/training_worlds.hpp"
 #include "tutti/collective/ring.hpp"
 
 namespace tutti::test {
 
-// All but those whose servers receive from anybody.
+// All but those whose servers receive from any rank.
 static_assert(strategies_in<dense_strategies_on<in_stream_order>> == 11);
 INSTANTIATE_TYPED_TEST_SUITE_P(InStreamOrder, StrategyLaw, dense_strategies_on<in_stream_order>);
 
@@ -13,7 +13,7 @@ static_assert(strategies_in<averaging_strategies_on<in_stream_order>> == 12);
 INSTANTIATE_TYPED_TEST_SUITE_P(AveragingInStreamOrder, StrategyLaw,
                                averaging_strategies_on<in_stream_order>);
 
-/// Nobody's choice here, where the library has a sum of its own.
+/// Named explicitly, because no strategy chooses a ring where the library has a sum of its own.
 struct ring : listed::with_defaults<compose<architecture::all_reduce<collective::ring>>> {
   static std::vector<options> variants() { return {{}, listed::moved_by_a_thread(options())}; }
 };

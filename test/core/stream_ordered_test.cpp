@@ -1,5 +1,5 @@
 // The engine where messages have no tags and move in the order of a stream, over a library of host
-// threads that buffers nothing: what would hang on a device hangs here, and is seen to end.
+// threads that buffers nothing. What would hang on a device hangs here, and tests see that it ends.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,7 +34,7 @@
 namespace tutti::test {
 namespace {
 
-/// Steps whose gradients are final in another order on each rank.
+/// Takes steps whose gradients become ready in another order on each rank.
 template <class Engine>
 void take_shuffled_steps(Engine& engine, scattered_model<host_stream>& model, host_stream& compute,
                          int steps) {
@@ -52,7 +52,7 @@ void take_shuffled_steps(Engine& engine, scattered_model<host_stream>& model, ho
   compute.synchronize();
 }
 
-/// What each worker holds after all steps.
+/// Returns each worker's parameters after all steps.
 template <class Strategy>
 std::vector<std::vector<float>> train_streamed(int ranks, engine_options<Strategy> options = {}) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
@@ -66,7 +66,8 @@ std::vector<std::vector<float>> train_streamed(int ranks, engine_options<Strateg
   return results;
 }
 
-/// Gradients have few digits, so that every sum is exact and orders do not matter.
+/// Expects the result of threads. Gradients have few digits, so that every sum is exact in any
+/// order.
 template <class Strategy>
 void agrees(engine_options<Strategy> options = {}) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
@@ -88,7 +89,7 @@ TEST(StreamOrderedStrategy, CanonicalInBFloat16) {
 }
 namespace {
 
-/// Which chunks have started, in order.
+/// Records which chunks have started, in order.
 struct starts {
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
@@ -104,12 +105,12 @@ struct starts {
 
 }  // namespace
 
-/// Enqueueing is not sending: what is ready later, and needed first, overtakes what waits for
-/// credit.
+/// A chunk that is enqueued has not been sent. A chunk that is ready later and needed first
+/// overtakes those that wait for credit.
 TEST(StreamOrderedStrategy, CreditIsHeldUntilTheStreamHasComeSoFar) {
   using strategy = compose<architecture::all_reduce<collective::ring>, schedule::by_priority>;
   engine_options<strategy> options;
-  options.schedule.credit = 1;  // one chunk at a time
+  options.schedule.credit = 1;  // so that one chunk is sent at a time
   options.run.progress = progress::by_caller;
   std::atomic<bool> all_ready{false};
   run_streamed(2, [&](streamed& world) {
@@ -130,7 +131,8 @@ TEST(StreamOrderedStrategy, CreditIsHeldUntilTheStreamHasComeSoFar) {
   });
 }
 
-/// Hosts wait for no peer, so rank 0 may have decided steps that a slow rank has yet to begin.
+/// Hosts wait for no peer, so rank 0 may already have decided steps that a slow rank has yet to
+/// begin.
 TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
   using strategy = sums<collective::ring>;
   constexpr int ranks = 3;
@@ -141,7 +143,7 @@ TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
     scattered_model<host_stream> model(compute);
     auto engine = make_engine<strategy>(world, model.tensors(), device_optimizer());
     take_shuffled_steps(engine, model, compute, 1);
-    for (int step = 0; step < 40; ++step) {  // of the last step's mean, again and again
+    for (int step = 0; step < 40; ++step) {  // takes the last step's mean as gradient again
       if (world.rank() == 1) {
         std::this_thread::sleep_for(std::chrono::microseconds(300));
       }
@@ -162,7 +164,7 @@ TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
   EXPECT_FALSE(std::ranges::any_of(parameters[0], [](float x) { return std::isnan(x); }));
 }
 
-/// The library's own sum is what a replicated architecture takes for floats, nobody's ring.
+/// For floats, a replicated architecture uses the library's own sum.
 TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
   using dense =
       architecture::resolved<architecture::replicated<>, compression::none, streamed>::type;
@@ -180,7 +182,7 @@ constexpr bool led =
 
 }  // namespace
 
-/// Rank 0 leads where ranks might start chunks in different orders, and nowhere else.
+/// Rank 0 leads only where ranks might start chunks in different orders.
 TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
   static_assert(led<compose<schedule::as_ready>>);
   static_assert(led<compose<schedule::by_priority>>);
@@ -192,7 +194,7 @@ TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
 }
 
 /// Without a leader two ranks start chunks in two orders, and messages match that do not belong
-/// together: the library says so, and the ranks end before any deadline.
+/// together. The library reports that, and the ranks end before any deadline.
 TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMatch) {
   using strategy = compose<architecture::all_reduce<collective::ring>, coordination::local>;
   const auto said = errors<streams>(2, [](streamed& world) {
@@ -229,14 +231,14 @@ TEST(StreamOrderedStrategy, WhoNeverSubmittedIsNamed) {
       }
     }
     engine.wait();
-    engine.average(0);  // rank 2 has nothing outstanding and must still learn of it
+    engine.average(0);  // rank 2 waits for nothing and must still learn of it
   });
   for (const auto& each : said) {
     EXPECT_EQ(each, "rank 2 never submitted t2");
   }
 }
 
-/// A rank that neither answers nor leaves, as a process does that was stopped.
+/// A rank that neither answers nor leaves, as a process that was stopped.
 TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
   using strategy = strategies::Horovod;
   std::atomic<int> ended{0};
@@ -297,7 +299,7 @@ TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
   }
 }
 
-/// What is sent to a rank that has ended comes back, though its world stays.
+/// What is sent to a rank that has ended is given back, although its world still lives.
 TEST(StreamOrderedStrategy, ARankThatHasEndedHoldsUpNobody) {
   std::atomic<int> ended{0};
   const auto said = errors<streams>(2, [&](streamed& world) {
@@ -327,8 +329,8 @@ TEST(StreamOrderedStrategy, ARankThatHasEndedHoldsUpNobody) {
   EXPECT_EQ(said, (std::vector<std::string>{"out of data", "rank 0 left by an exception"}));
 }
 
-/// Rank 1's device is lost in the middle of a step, and then its loop throws: what the engine does
-/// on its way out must not throw again.
+/// Rank 1's device is lost in the middle of a step, and then its loop throws. The engine's
+/// destructor must not throw again.
 TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {
   using device = failing<host_stream>;
   unbuffered_job shared(2);
@@ -354,7 +356,7 @@ TEST(StreamOrderedStrategy, ALostDeviceLeavesTheEnginesEndInPeace) {
   EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
 }
 
-/// The library's sum takes any lengths at its ends for one, so plans are compared before.
+/// The library's sum accepts different lengths on its ranks, so plans are compared before.
 TEST(StreamOrderedStrategy, OtherTensorsAreNamedBeforeAnythingMoves) {
   const auto said = errors<streams>(3, [](streamed& world) {
     host_stream compute;

@@ -1,4 +1,4 @@
-// A rank that only takes its time is left alone; who owes something past the deadline is named.
+// A rank that is only slow is left alone; a rank that owes something past the deadline is named.
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -27,7 +27,7 @@
 namespace tutti::test {
 namespace {
 
-/// Something arrives every third of a deadline, for three deadlines; nobody is late.
+/// Something arrives every third of a deadline, for three deadlines, so no rank is late.
 TEST(Waiting, GoesOnWhileSomethingMoves) {
   for (const progress who : both) {
     const auto said = errors(2, [who](transport::in_process& world) {
@@ -49,7 +49,7 @@ TEST(Waiting, GoesOnWhileSomethingMoves) {
   }
 }
 
-/// What both ranks say of one chunk that `Collective` adds up.
+/// Returns both ranks' errors for one chunk that `Collective` adds up.
 template <class Collective>
 std::vector<std::string> said_of_one_chunk(seconds deadline, progress who) {
   using strategy = compose<architecture::all_reduce<Collective>>;
@@ -62,7 +62,7 @@ std::vector<std::string> said_of_one_chunk(seconds deadline, progress who) {
   });
 }
 
-/// A chunk that both have handed in takes 250 messages, thirty in a deadline.
+/// Adds up a chunk that both ranks have handed in by 250 messages, thirty in a deadline.
 struct in_many_messages : collective::ring {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold>) const {
@@ -74,15 +74,16 @@ struct in_many_messages : collective::ring {
     }
   }
 };
-/// Nobody does anything else meanwhile, so that only what moves may tell who waits to go on.
+/// Nothing else happens meanwhile, so only the messages can tell a waiting rank to go on.
 TEST(Waiting, GoesOnWhileMessagesCome) {
   for (const progress who : both) {
     EXPECT_EQ(said_of_one_chunk<in_many_messages>(0.1, who), std::vector<std::string>(2));
   }
 }
 
-/// Rank 1 adds up sixteen passes: the others wait four deadlines for gradients of which nothing
-/// arrives before the last pass. It hands in, so it computes.
+/// Rank 1 adds up sixteen passes, so the others wait four deadlines for gradients of which nothing
+/// arrives before the last pass. Rank 1 hands in gradients all the time, which shows that it
+/// computes.
 TEST(Waiting, GoesOnWhileWhoOwesHandsIn) {
   using strategy = compose<architecture::all_reduce<>>;
   for (const progress who : both) {
@@ -105,8 +106,8 @@ TEST(Waiting, GoesOnWhileWhoOwesHandsIn) {
   }
 }
 
-/// Who owes and stands still is named by all, whether it answers (a thread of its own makes it) or
-/// not, though it does come back.
+/// A rank that owes a tensor and stands still is named by all, whether or not it answers (a thread
+/// of its own would), although it does continue later.
 TEST(Waiting, NamesWhoOwesAndStandsStill) {
   using strategy = compose<architecture::all_reduce<>>;
   for (const progress who : both) {
@@ -135,7 +136,7 @@ TEST(Waiting, NamesWhoOwesAndStandsStill) {
   }
 }
 
-/// An average is promised, too.
+/// A rank that never calls `average` is named, too.
 TEST(Waiting, NamesWhoNeverAverages) {
   std::atomic<bool> ended{false};
   const auto said = errors(2, [&](transport::in_process& world) {
@@ -157,14 +158,14 @@ TEST(Waiting, NamesWhoNeverAverages) {
   }
 }
 
-/// Waits for a message that nobody sends.
+/// Waits for a message that is never sent.
 struct for_ever : collective::ring {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     co_await self.receive(1 - self.rank(), data.all());
   }
 };
-/// Nobody owes anything, so nobody is named.
+/// No rank owes anything, so none is named.
 TEST(Waiting, NamesNobodyWhereAllHaveHandedIn) {
   for (const progress who : both) {
     EXPECT_EQ(said_of_one_chunk<for_ever>(0.3, who),
@@ -189,8 +190,8 @@ TEST(Waiting, NamesNobodyWhereRanksWaitForDifferentThings) {
                                      "different things"));
 }
 
-/// A server has promised nothing and is promised nothing: it outlives five deadlines of work, and
-/// as many of silence, or more where nobody but itself looks at the time, between naps.
+/// A server owes nothing and is owed nothing. It survives five deadlines of work and as many of
+/// silence, or more where only the server itself looks at the time, between naps.
 template <class Strategy>
 void a_server_never_expires(progress who) {
   const auto said = errors(3, [who](transport::in_process& world) {
@@ -223,8 +224,9 @@ TEST(Waiting, AServerNeverExpires) {
   }
 }
 
-/// A rank that closes waits for as long as others go on: here a server, while its worker pauses,
-/// and where no thread answers for it for longer than a napping server takes to look at the time.
+/// A rank that closes waits for as long as others continue. Here that is a server whose worker
+/// pauses, with no thread that answers for the worker for longer than a napping server takes to
+/// look at the time.
 TEST(Waiting, WhoClosesNeverExpires) {
   using strategy = compose<architecture::parameter_server<>>;
   for (const progress who : both) {
@@ -242,9 +244,9 @@ TEST(Waiting, WhoClosesNeverExpires) {
   }
 }
 
-/// Worker 1 waits three deadlines for worker 2, as the bound on staleness has it, and asks worker
-/// 0, which has ended in good order: that is left alone, whether its thread has ended or does
-/// something else meanwhile, and holds up nobody's end.
+/// Worker 1 waits three deadlines for worker 2, because staleness is bounded, and asks worker 0,
+/// which has ended in good order. Worker 0 is not named, whether its thread has ended or does
+/// something else, and it delays the end of no rank.
 TEST(Waiting, GoesOnWhereWhoIsAskedHasLeft) {
   using strategy =
       compose<architecture::parameter_server<consistency::bounded_staleness, updated_by::servers>>;
@@ -282,7 +284,7 @@ TEST(Waiting, GoesOnWhereWhoIsAskedHasLeft) {
 
 // ---- questions of ranks that wait
 
-/// An engine of which nobody asks more than a question needs.
+/// An engine with only as much as a question needs.
 struct idle_engine : engine_base<transport::simulated> {
   explicit idle_engine(transport::simulated& world)
       : engine_base(std::type_identity<idle_engine>(), world, {}, {}, buffers::none, 0) {}
@@ -306,7 +308,8 @@ constexpr chunk_step first_chunk{1, 10};
 constexpr chunk_step second_chunk{2, 10};
 constexpr chunk_step third_chunk{3, 10};
 
-/// Asks in seconds 0 and 1, before it is read, and in second 3; looks after each answer.
+/// Asks in seconds 0 and 1, before a question is read, and in second 3. Checks its state after each
+/// answer.
 task asking_rank(transport::simulated& world) {
   idle_engine engine(world);
   watch<transport::simulated> its(world, engine);
@@ -340,7 +343,7 @@ task late_rank(transport::simulated& world) {
   co_await answer(world, next);
 }
 
-/// Asks what a server answers and nobody else: all have answered, and nobody is named before
+/// Asks a question that only a server answers. Once all have answered, no rank is named until
 /// nothing has moved between two answers.
 task asks_beside_who_has_left(transport::simulated& world) {
   idle_engine engine(world);
@@ -362,7 +365,7 @@ task asks_beside_who_has_left(transport::simulated& world) {
   co_await world.sleep(9);
   co_await its.stop();
 }
-/// Takes the question, as what has ended would not, so that the run ends.
+/// Receives the question, which a rank that has ended would not, so that the simulated run ends.
 task has_left(transport::simulated& world) {
   co_await world.sleep(9);
   co_await world.receive_any(channel::control);
@@ -376,7 +379,7 @@ task serves_workers(transport::simulated& world) {
   co_await its.stop();
 }
 
-/// Worker 1 has ended, of which the server has heard: worker 0 does not take it for dead.
+/// Worker 1 has ended and the server has heard of it, so worker 0 does not take worker 1 for dead.
 TEST(Waiting, AServerExcusesWhoHasEnded) {
   transport::run_simulated(3, transport::link{1e9, 1e-6}, [](transport::simulated& world) {
     return world.rank() == 0   ? asks_beside_who_has_left(world)
@@ -385,7 +388,7 @@ TEST(Waiting, AServerExcusesWhoHasEnded) {
   });
 }
 
-/// A server that is silent is named before a worker that may have ended.
+/// A silent server is named before a worker that may have ended.
 TEST(Waiting, ASilentServerComesFirst) {
   transport::run_simulated(3, transport::link{1e9, 1e-6}, [](transport::simulated& world) -> task {
     if (world.rank() == 0) {
@@ -404,7 +407,8 @@ TEST(Waiting, ASilentServerComesFirst) {
   });
 }
 
-/// What a peer has yet to read stays as it is, and a late answer is none to a later question.
+/// A question that a peer has yet to read stays unchanged, and a late answer does not count for a
+/// later question.
 TEST(Waiting, ALateAnswerBelongsToItsQuestion) {
   transport::run_simulated(2, transport::link{1e9, 1e-6}, [](transport::simulated& world) {
     return world.rank() == 0 ? asking_rank(world) : late_rank(world);

@@ -1,5 +1,5 @@
-// Dense steps first, then a compressor whose payloads do not add: values and bytes against plain
-// loops around the codec alone.
+// Dense steps first, and then a compressor whose payloads cannot be added. Values and bytes are
+// compared with plain loops around the codec alone.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,12 +22,12 @@ namespace {
 constexpr int steps = 7;
 constexpr int dense_steps = 3;
 
-/// As a rank's, of few digits, so that a ring's sums are exact.
+/// Returns gradients of few digits, so that a ring's sums are exact.
 float given(int worker, int step, std::size_t i) { return gradient_of_few_digits(worker, step, i); }
 
 struct trained_ranks {
   std::vector<std::vector<float>> parameters{};
-  std::vector<std::uint64_t> bytes{};  ///< from a step on
+  std::vector<std::uint64_t> bytes{};  ///< from the step `counted_from` on
 };
 
 template <class Strategy>
@@ -58,8 +58,8 @@ trained_ranks train(int workers, const engine_options<Strategy>& set, int counte
   return all;
 }
 
-/// Bytes of a step that rank `rank` sends: around a ring all parts but the own, then all but the
-/// next one's.
+/// Returns the bytes that rank `rank` sends in a dense step around a ring: all parts but its own,
+/// then all parts but its successor's.
 std::uint64_t dense_bytes(std::size_t rank, std::size_t workers) {
   std::uint64_t sent = 0;
   for (const std::size_t n : tensor_sizes()) {
@@ -71,7 +71,7 @@ std::uint64_t dense_bytes(std::size_t rank, std::size_t workers) {
   return sent;
 }
 
-/// Training by `Later` after dense steps is what plain loops make of the codec alone.
+/// Expects dense steps followed by `Later` to train as plain loops around the codec do.
 template <class Later, class Compression>
 void is_dense_and_then(way how, const Compression& its, typename Compression::options given_to_it) {
   using strategy = compose<Compression, architecture::switch_at<architecture::dense, Later>>;
@@ -102,7 +102,7 @@ TEST(WarmUp, IsDenseAndThenCompressedAtBothEnds) {
   is_dense_and_then<architecture::reduce_scatter_all_gather>(way::scattered, lossy(), {});
 }
 
-/// Before the switch it is training without a compressor, whatever comes later.
+/// Before the switch it is training without a compressor, whatever follows.
 TEST(WarmUp, IsDenseBeforeWhatIsCompressedAtBothEnds) {
   using lossy = compression::error_feedback<compression::scaled_sign>;
   using strategy = compose<

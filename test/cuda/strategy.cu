@@ -1,5 +1,5 @@
-// What nvcc must swallow: a strategy composed, trained and checked in a translation unit of its
-// own.
+// What nvcc must be able to compile: a strategy that is composed, trained and checked in a
+// translation unit of its own.
 #include <array>
 #include <cstdio>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// One functor on the host's queue and, one day, on a stream's: extended lambdas must compile.
+// The same functor could run on a stream's queue, so extended lambdas must compile.
 template <class Queue>
 void halve(Queue& queue, float* values, std::size_t n) {
   queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] *= 0.5f; });

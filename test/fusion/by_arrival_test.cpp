@@ -1,4 +1,5 @@
-// Groups in the order of arrival: PyTorch's own buckets, and a plain loop that fills lists.
+// Groups in the order of arrival, compared with PyTorch's own buckets and with a plain loop that
+// fills lists.
 #include "tutti/fusion/by_arrival.hpp"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ using numbers = std::vector<std::uint32_t>;
 using launches = std::vector<numbers>;
 using fusion::rebuild;
 
-/// Tensors in forward order: elements and kind of each. Chunks are numbered from the last one on.
+/// Tensors in forward order, with the elements and the kind of each. Chunks are numbered from the
+/// last tensor on.
 struct model {
   std::vector<std::size_t> elements;
   std::vector<std::uint32_t> kinds;
@@ -40,7 +42,8 @@ struct model {
   }
 };
 
-/// A step in which tensors come in that order; launches as sorted lists of tensors.
+/// Runs a step in which tensors arrive in that order, and returns its launches as sorted lists of
+/// tensors.
 launches step_of(fusion::by_arrival::state& gathering, const model& its, const numbers& arrival) {
   launches all;
   for (const std::uint32_t tensor : arrival) {
@@ -49,7 +52,7 @@ launches step_of(fusion::by_arrival::state& gathering, const model& its, const n
       EXPECT_TRUE(std::is_sorted(next.begin(), next.end()));
       numbers tensors;
       for (const std::uint32_t chunk : next) {
-        tensors.insert(tensors.begin(), its.chunk_of(chunk));  // its own inverse
+        tensors.insert(tensors.begin(), its.chunk_of(chunk));  // chunk_of is its own inverse
       }
       all.push_back(tensors);
     }
@@ -57,15 +60,15 @@ launches step_of(fusion::by_arrival::state& gathering, const model& its, const n
   return all;
 }
 
-/// How the vectors were made, on 24 November 2026: DistributedDataParallel of torch 1.13.1 over
-/// gloo, two processes, bucket_cap_mb 25, a communication hook that notes each step's buckets as
-/// they are launched; tensors of float32 with so many elements or, where the kind is 1, of float16
-/// with twice as many. Rank 0's gradients came in `arrival`, rank 1's in the forward order; both
-/// ranks launched what is written here, its tensors sorted.
+/// The vectors were made on 24 November 2026 by DistributedDataParallel of torch 1.13.1 over gloo,
+/// with two processes, bucket_cap_mb 25, and a communication hook that records each step's buckets
+/// as they are launched. Tensors have float32 elements or, where the kind is 1, twice as many of
+/// float16. Rank 0's gradients came in `arrival`, rank 1's in forward order. Both ranks launched
+/// what is written here, with its tensors sorted.
 struct vector_of_torch {
   model its;
   rebuild when;
-  launches arrival;  ///< of each step, the last one's ever after
+  launches arrival;  ///< of each step; the last one's for all later steps
   std::vector<launches> steps;
 };
 std::vector<vector_of_torch> vectors() {
@@ -119,8 +122,8 @@ TEST(fusion_by_arrival, makes_the_buckets_of_torch) {
   }
 }
 
-/// Lists that are filled, one a kind; whatever is not full at the end goes last, in the order of
-/// its last tensor.
+/// Fills one list for each kind. Lists that are not full at the end go last, in the order of their
+/// last tensors.
 launches filled(const model& its, const numbers& order, std::size_t first, std::size_t others) {
   std::map<std::uint32_t, numbers> open;
   std::map<std::uint32_t, std::size_t> closed;
@@ -164,7 +167,8 @@ TEST(fusion_by_arrival, fills_lists_in_the_order_that_it_has_learned) {
     const plan made = its.planned();
     fusion::by_arrival::state gathering(made, set);
     const std::size_t kept = gathering.unsettled_steps();
-    // Before that, as lists without a limit, or these, from the one farthest from the input on.
+    // Until groups are rebuilt, lists have no limit; if they never are, these limits apply. The
+    // list farthest from the input goes first.
     launches expected = kept == 0 ? filled(its, forward, set.first_bytes, set.bytes)
                                   : filled(its, forward, SIZE_MAX, SIZE_MAX);
     std::sort(expected.begin(), expected.end(), std::greater());
@@ -179,7 +183,8 @@ TEST(fusion_by_arrival, fills_lists_in_the_order_that_it_has_learned) {
   }
 }
 
-/// Where chunks of two steps come before the first has been launched, each counts for its own.
+/// Chunks of a second step arrive before the first step's have been launched, and each counts for
+/// its own step.
 TEST(fusion_by_arrival, steps_may_overlap) {
   const model its{{10, 10, 10}, {0, 0, 1}};
   const plan made = its.planned();

@@ -1,4 +1,4 @@
-// Fusions: what every grouping must satisfy, then each policy against its own words.
+// Fusions: what every grouping must satisfy, then each policy compared with its documentation.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace {
 
 using ends = std::vector<std::size_t>;
 
-/// A model's tensors in backward order: ids descend.
+/// Returns a model's tensors in backward order, in which ids descend.
 std::vector<tensor_facts> backward_order(const std::vector<std::size_t>& elements) {
   std::vector<tensor_facts> facts;
   for (std::size_t i = 0; i < elements.size(); ++i) {
@@ -58,7 +58,7 @@ TYPED_TEST(fusion_law, covers_every_tensor_once_in_order) {
   }
 }
 
-/// Ranks that plan apart must come to the same plan.
+/// Ranks that plan independently must make the same plan.
 TYPED_TEST(fusion_law, answers_the_same_again) {
   std::mt19937 random(2);
   const auto facts = backward_order(random_sizes(random));
@@ -77,7 +77,8 @@ TEST(fusion_all, makes_one_group) {
   EXPECT_EQ(fusion::all{}.group_ends(backward_order({5, 0, 7}), {}), (ends{3}));
 }
 
-/// The rule as a walk over labels, each tensor's group number; written apart from the policy.
+/// The rule as a walk over labels, each the group number of a tensor; written independently of the
+/// policy.
 ends oracle(std::vector<std::size_t> sizes, const fusion::up_to::options& with) {
   if (with.from == fusion::filled_from::first) {
     std::ranges::reverse(sizes);
@@ -170,7 +171,7 @@ TEST(fusion_up_to, counts_elements_where_asked) {
   EXPECT_EQ(three.group_ends(backward_order({1, 1, 1, 1}), {}), (ends{3, 4}));
 }
 
-/// The first tensor of each group, in forward order, where these are small.
+/// Returns the first tensor of each group, in forward order, if the tensors `small` are small.
 std::vector<std::size_t> packed(std::size_t tensors, const std::vector<std::size_t>& small,
                                 std::size_t at_most) {
   std::vector<std::size_t> backward(tensors, 101);
@@ -185,8 +186,8 @@ std::vector<std::size_t> packed(std::size_t tensors, const std::vector<std::size
   return first;
 }
 
-/// As tf_cnn_benchmarks' extract_ranges answers of the same indices at commit 8fb7907, with a limit
-/// of two less: 10, 10, 2, 0 and 1.
+/// As tf_cnn_benchmarks' extract_ranges answers for the same indices at commit 8fb7907, with limits
+/// that are less by two: 10, 10, 2, 0 and 1.
 TEST(fusion_of_small, packs_as_tf_cnn_benchmarks) {
   std::vector<std::size_t> every(30);
   std::iota(every.begin(), every.end(), std::size_t{0});
@@ -199,7 +200,8 @@ TEST(fusion_of_small, packs_as_tf_cnn_benchmarks) {
   EXPECT_EQ(packed(3, {0, 1, 2}, 1), (ends{0, 1, 2}));
 }
 
-/// In elements: none, one less than all, all, one more, and what ddl-benchmarks takes for no limit.
+/// Limits in elements: none, one less than all, all, one more, and what ddl-benchmarks takes as no
+/// limit.
 TEST(fusion_up_to, has_edges_in_elements) {
   const auto facts = backward_order({5, 1, 3, 2});
   const auto groups = [&](std::size_t elements, fusion::crossing crossing) {
@@ -220,7 +222,7 @@ TEST(fusion_up_to, has_edges_in_elements) {
   EXPECT_EQ(groups(1, crossing::in), (ends{1, 2, 3, 4}));
 }
 
-/// Horovod's `split_list`, of a list in forward order: the first r of n groups have one more.
+/// Horovod's `split_list` of a list in forward order: the first r of n groups have one tensor more.
 TEST(fusion_into_groups, splits_the_forward_order_evenly) {
   const auto groups = [](std::size_t tensors, std::size_t count) {
     return fusion::into_groups({.groups = count})
@@ -245,7 +247,7 @@ TEST(fusion_into_groups, splits_the_forward_order_evenly) {
   }
 }
 
-/// Layers of a weight and a bias, in forward order: so many elements each.
+/// Returns layers of a weight and a bias, given the weights' elements in forward order.
 std::vector<tensor_facts> layers(const std::vector<std::size_t>& elements) {
   std::vector<tensor_facts> backward;
   for (std::size_t i = elements.size(); i-- > 0;) {
@@ -257,7 +259,8 @@ std::vector<tensor_facts> layers(const std::vector<std::size_t>& elements) {
   return backward;
 }
 
-/// DeAR's rule as a walk over forward modules: each one's group, and from those the backward ends.
+/// DeAR's rule as a walk over forward modules that gives each its group, converted to backward
+/// ends.
 ends of_dear(const std::vector<std::size_t>& elements, const fusion::by_modules::options& with) {
   std::vector<std::size_t> group_of;
   std::size_t group = 0;
@@ -300,7 +303,8 @@ TEST(fusion_by_modules, groups_as_dear_does) {
   EXPECT_EQ(groups({.modules = 4}), (ends{4, 12}));
   EXPECT_EQ(groups({.bytes = 0}), (ends{2, 4, 6, 8, 10, 12}));
 
-  // Its 25 are MiB: 26,214,400 bytes. A name without a dot is nobody else's.
+  // The default of 25 means MiB: 26,214,400 bytes. A tensor whose name has no dot is a module of
+  // its own.
   const fusion::by_modules dear;
   EXPECT_EQ(dear.group_ends(layers({6'553'500, 99}), {}), ends{4});
   EXPECT_EQ(dear.group_ends(layers({6'553'500, 100}), {}), (ends{2, 4}));
@@ -310,7 +314,8 @@ TEST(fusion_by_modules, groups_as_dear_does) {
   }
 }
 
-/// Tensors that each bucket holds, in backward order, of a model with such names in forward order.
+/// Returns the tensors of each bucket, in backward order, for a model with these names in forward
+/// order.
 template <class Fusion>
 std::vector<std::vector<std::string>> named_buckets(const Fusion& policy,
                                                     const std::vector<std::string>& names) {
@@ -344,7 +349,8 @@ TEST(fusion_by_group, keeps_what_is_named_together) {
             (named_lists{{"b.w"}, {"c.b", "b.b", "a.b"}, {"c.w", "a.w"}}));
   EXPECT_EQ(named_buckets(fusion::by_group<fusion::all, named<"b.w", "c.w">>(), model),
             (named_lists{{"c.w", "b.w"}, {"c.b", "b.b", "a.b", "a.w"}}));
-  // What no rule chooses is grouped as if what one chooses were not there: ends at 20 elements.
+  // Tensors that no rule chooses are grouped as if the chosen ones were not there, with ends at 20
+  // elements.
   using rest_by_two = fusion::by_group<fusion::up_to, named<"b.*">>;
   EXPECT_EQ(named_buckets(rest_by_two({.bytes = 80}), model),
             (named_lists{{"c.b", "c.w"}, {"b.b", "b.w"}, {"a.b", "a.w"}}));
@@ -353,8 +359,8 @@ TEST(fusion_by_group, keeps_what_is_named_together) {
   EXPECT_TRUE(named_buckets(biases_and_ends(), {}).empty());
 }
 
-/// Of tensors in the order in which they become ready, each of one of two types of 4 bytes: which
-/// travel together.
+/// Tensors in the order in which they become ready, each of one of two types of 4 bytes, and the
+/// buckets in which they are sent.
 struct bucket_assignment {
   std::vector<std::size_t> elements;
   std::vector<int> types;
@@ -363,9 +369,10 @@ struct bucket_assignment {
   std::vector<std::vector<std::size_t>> buckets;
 };
 
-/// What PyTorch 1.13's `torch.distributed._compute_bucket_assignment_by_size` answered for
-/// `torch.empty(n, dtype=torch.float32 or torch.int32)`, limits [first_bytes, bytes], or [bytes]
-/// where first_bytes is 0, and tensor indices 0, 1, …; those that close no bucket are in no order.
+/// The answers of PyTorch 1.13's `torch.distributed._compute_bucket_assignment_by_size` for
+/// `torch.empty(n, dtype=torch.float32 or torch.int32)`, with limits [first_bytes, bytes], or
+/// [bytes] where first_bytes is 0, and tensor indices 0, 1, …. Buckets that reached no limit are in
+/// no particular order.
 const std::vector<bucket_assignment>& of_pytorch() {
   static const std::vector<bucket_assignment> all{
       {{1}, {0}, 0, 0, {{0}}},

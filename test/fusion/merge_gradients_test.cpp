@@ -1,5 +1,5 @@
-// The rules of merge_gradients against programmes written from the papers' recurrences. One file,
-// for greedy, exact and sparse merging meet the same jobs, drawn at random.
+// The rules of merge_gradients, compared with programmes written from the papers' recurrences. One
+// file, because greedy, exact and sparse merging are run on the same random jobs.
 #include "tutti/fusion/merge_gradients.hpp"
 
 #include <algorithm>
@@ -19,12 +19,12 @@ namespace {
 
 using ends = std::vector<std::size_t>;
 
-/// Of layers numbered from 1 on in forward order, those that have not gone to the one before end a
-/// group.
+/// Returns the ends of groups. Layers are numbered from 1 on in forward order, and a layer that is
+/// not merged into the one before it ends a group.
 template <class Flags>
 ends ends_of(const Flags& merged) {
   ends result;
-  const std::size_t layers = merged.size() - 2;  // one flag beside them at each end
+  const std::size_t layers = merged.size() - 2;  // without one flag at each end
   for (std::size_t l = layers; l >= 1; --l) {
     if (!merged[l]) {
       result.push_back(layers - l + 1);
@@ -38,7 +38,7 @@ const merge_gradients exact({.rule = fusion::rule::exact});
 const merge_gradients greedy({.rule = fusion::rule::greedy});
 const merge_gradients greedy_8192({.rule = fusion::rule::greedy_8192});
 
-/// A model with all that the rules look at; vectors in forward order.
+/// A model with everything that the rules look at; vectors are in forward order.
 struct job {
   std::vector<std::size_t> elements;
   profile known;
@@ -63,7 +63,7 @@ job random_job(std::mt19937& random, std::size_t layers) {
     made.known.backward.push_back(random() % 6 == 0 ? 0 : uniform(0, 4e-3));
   }
   made.known.message = message_cost(uniform(0, 3e-3), beta);
-  // Floats, halves, a thousandth with its places, a bit each with a scale.
+  // Floats, halves, a thousandth of the elements with their places, one bit each with a scale.
   constexpr std::array<payload_bytes::length, 4> lengths{
       nullptr, [](const void*, std::size_t n) { return 2 * n; },
       [](const void*, std::size_t n) {
@@ -74,8 +74,8 @@ job random_job(std::mt19937& random, std::size_t layers) {
   return made;
 }
 
-/// The published rule, literally: arrays over layers 1 to L, everything recomputed after a merge.
-/// A message of fewer than `least` elements is merged whatever that costs.
+/// The published rule, literally: arrays over layers 1 to L, all recomputed after a merge. A
+/// message of fewer than `least` elements is merged at any cost.
 ends published(const job& each, std::size_t least = 0) {
   const std::size_t layers = each.elements.size();
   const double a = each.known.message.startup();
@@ -111,7 +111,7 @@ ends published(const job& each, std::size_t least = 0) {
   return ends_of(merged);
 }
 
-/// When the last message of a grouping ends.
+/// Returns when the last message of a grouping ends.
 seconds finish(const job& each, const ends& groups) {
   const auto facts = each.backward();
   seconds ready = 0;
@@ -168,7 +168,7 @@ TEST(merge_gradients, greedy_8192_is_the_rule_that_sends_nothing_small) {
   EXPECT_GT(otherwise, 300u) << "the profiles do not tell the rules apart";
 }
 
-/// The first 8191 elements wait for the next tensor, which is late; 8192 do not.
+/// A bucket of 8191 elements waits for the next tensor, which is late; one of 8192 does not.
 TEST(merge_gradients, greedy_8192_holds_fewer) {
   for (const std::size_t first : {8191U, 8192U}) {
     job each;
@@ -181,7 +181,7 @@ TEST(merge_gradients, greedy_8192_holds_fewer) {
   }
 }
 
-/// An all-reduce of M bytes between n ranks takes 2na + 2(n-1)Mb/n.
+/// An all-reduce of M bytes among n ranks takes 2na + 2(n-1)Mb/n.
 TEST(merge_gradients, a_rings_messages_make_an_all_reduce) {
   std::mt19937 random(6);
   std::size_t otherwise = 0;
@@ -269,7 +269,7 @@ TEST(merge_gradients, takes_the_options_where_the_profile_is_silent) {
   }
 }
 
-/// OMGS-SGD's rule, literally: arrays over layers 1 to L, everything recomputed after a merge.
+/// OMGS-SGD's rule, literally: arrays over layers 1 to L, all recomputed after a merge.
 ends published_sparse(const job& each, const message_cost& cost, double s) {
   const std::size_t layers = each.elements.size();
   std::vector<double> tb(layers + 2), taub(layers + 2), taus(layers + 2), ts(layers + 2);
@@ -298,7 +298,7 @@ ends published_sparse(const job& each, const message_cost& cost, double s) {
     const double tw = tb[l - 1] + selecting(p[l] + p[l - 1]) - selecting(p[l]) -
                       selecting(p[l - 1]) - (tauc[l] - (taus[l] + ts[l]));
     const double tsave = gathering(p[l]) + gathering(p[l - 1]) - gathering(p[l] + p[l - 1]);
-    if (tw < tsave || (tw == 0 && tsave == 0)) {  // of which one is empty
+    if (tw < tsave || (tw == 0 && tsave == 0)) {  // one of them is empty
       tb[l - 1] += tb[l];
       tb[l] = 0;
       p[l - 1] += p[l];
@@ -327,10 +327,10 @@ TEST(sparse_merge, is_the_published_rule) {
   EXPECT_GT(otherwise, 1'000u) << "the profiles do not tell the rules apart";
 }
 
-/// How the vectors were made, on 25 November 2026: `_generate_groups_mgwfbp` of HKBU-HPML/MG-WFBP,
-/// commit 5b8ad54, run on sizes and backward times in forward order, with a start-up and a time for
-/// each byte in place of those that it measures. Times are whole multiples of 2^-20 s and 2^-30 s,
-/// so that nothing is rounded; what is written down is the length of each group.
+/// The vectors were made on 25 November 2026 by `_generate_groups_mgwfbp` of HKBU-HPML/MG-WFBP,
+/// commit 5b8ad54. It was run on sizes and backward times in forward order, with a start-up and a
+/// time for each byte in place of those that it measures. Times are whole multiples of 2^-20 s and
+/// 2^-30 s, so that nothing is rounded. The vectors list the length of each group.
 TEST(merge_gradients, greedy_is_what_its_program_makes) {
   struct vector_of_the_program {
     std::vector<std::size_t> elements;
@@ -409,7 +409,7 @@ TEST(merge_gradients, greedy_is_what_its_program_makes) {
   }
 }
 
-/// A quarter of a second is waited, and as much saved.
+/// Merging waits a quarter of a second and saves as much.
 TEST(sparse_merge, keeps_apart_what_costs_as_much_as_it_saves) {
   const fusion::sparse_merge merge({.seconds_per_comparison = 0});
   job each;
@@ -419,17 +419,17 @@ TEST(sparse_merge, keeps_apart_what_costs_as_much_as_it_saves) {
   EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{1, 2}));
   each.known.backward = {0.125, 1};
   EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{2}));
-  each.elements = {0, 10};  // nothing is saved: it stays where nothing is waited, either
+  each.elements = {0, 10};  // it saves nothing, so it merges only without waiting
   EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{1, 2}));
   each.known.backward = {0, 1};
   EXPECT_EQ(merge.group_ends(each.backward(), each.known), (ends{2}));
 }
 
-/// How the vectors were made, on 24 November 2026: `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,
-/// commit ac10b98, run for 4 ranks and a density of 0.001 on sizes that are whole thousands and on
-/// backward times in microseconds, in forward order; what is written down is the length of each
-/// group. The program never merges the two tensors nearest the output by its rule, and yet has them
-/// travel together: here the second is so late that the rule keeps them apart.
+/// The vectors were made on 24 November 2026 by `_generate_groups_mgs` of HKBU-HPML/OMGS-SGD,
+/// commit ac10b98, run for 4 ranks and a density of 0.001. Sizes are whole thousands and backward
+/// times are in microseconds, both in forward order. The vectors list the length of each group. The
+/// program never merges the two tensors nearest the output by its rule, and yet sends them
+/// together. Here the second is so late that the rule keeps them apart.
 TEST(sparse_merge, is_what_its_program_makes) {
   struct vector_of_the_program {
     std::vector<std::size_t> elements;
@@ -478,7 +478,7 @@ TEST(sparse_merge, is_what_its_program_makes) {
   }
 }
 
-/// Indices and values of x elements each take a + 4nbx between n ranks.
+/// Indices and values of x elements each take a + 4nbx among n ranks.
 TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
   std::mt19937 random(8);
   std::size_t otherwise = 0;
@@ -498,7 +498,7 @@ TEST(sparse_merge, takes_the_options_where_the_profile_is_silent) {
     otherwise += groups != fusion::sparse_merge().group_ends(each.backward(), each.known);
   }
   EXPECT_GT(otherwise, 100u);
-  job halves;  // 1000 elements a second, whatever they are
+  job halves;  // a thousand elements a second, whatever their type
   halves.elements = {1000, 1000};
   const fusion::sparse_merge slow({.seconds_per_element = 1e-3});
   EXPECT_EQ(slow.group_ends(halves.backward(), {}), (ends{1, 2}));
@@ -512,7 +512,7 @@ TEST(merge_gradients, refuses_negative_times) {
   EXPECT_THROW(fusion::sparse_merge({.seconds_per_comparison = -1}), usage_error);
 }
 
-/// Tensors that travel otherwise take their time in between.
+/// The backward times of tensors that are not in the group count in between.
 TEST(merge_gradients, counts_the_time_of_tensors_that_it_is_not_given) {
   const std::vector<tensor_facts> given{{tensor_id(5), 1}, {tensor_id(2), 1}, {tensor_id(1), 1}};
   const profile known{.backward = {64, 32, 16, 8, 4, 2, 1}};

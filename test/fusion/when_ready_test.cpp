@@ -1,4 +1,4 @@
-// Fusion by readiness: against a queue from whose front it takes, and puts back.
+// Fusion by readiness, compared with a queue from whose front it takes and to which it returns.
 #include "tutti/fusion/when_ready.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-/// Chunks of so many elements, each of a kind.
+/// Returns chunks of so many elements, each of a kind.
 plan chunks_of(const std::vector<std::size_t>& elements, const std::vector<std::uint32_t>& kinds) {
   plan made;
   made.first_element.push_back(0);
@@ -43,7 +43,7 @@ launches of_state(fusion::when_ready::state& gathering, const std::vector<std::u
   return all;
 }
 
-/// Horovod's order of fusing, on a queue of which it takes from the front and puts back.
+/// Horovod's order of fusing, on a queue from whose front it takes and to which it returns.
 launches fused(const plan& made, std::deque<std::uint32_t> queue,
                const fusion::when_ready::options& set) {
   launches all;
@@ -126,8 +126,8 @@ TEST(fusion_when_ready, looks_past_other_kinds_as_far_as_the_limit) {
     fusion::when_ready::state gathering(made, {.bytes = 4 * elements});
     return of_state(gathering, {0, 1, 2, 3, 4});
   };
-  EXPECT_EQ(at(4), (launches{{0}, {1}, {2, 3}, {4}}));  // 2 and 3 passed over are above 4
-  EXPECT_EQ(at(5), (launches{{0, 2, 3}, {1, 4}}));      // 2 and 3 are not above 5
+  EXPECT_EQ(at(4), (launches{{0}, {1}, {2, 3}, {4}}));  // 2 and 3, which are passed over, exceed 4
+  EXPECT_EQ(at(5), (launches{{0, 2, 3}, {1, 4}}));      // 2 and 3 do not exceed 5
   EXPECT_EQ(at(8), (launches{{0, 2, 3}, {1, 4}}));
   EXPECT_EQ(at(0), (launches{{0}, {1}, {2}, {3}, {4}}));
   EXPECT_EQ(fusion::when_ready({.bytes = 4}).most_bytes(made), 12U) << "one above it goes alone";
@@ -135,8 +135,8 @@ TEST(fusion_when_ready, looks_past_other_kinds_as_far_as_the_limit) {
   EXPECT_EQ(fusion::when_ready().most_bytes(made), 36U) << "all there is";
 }
 
-/// Horovod's threshold where each host has as many ranks: a multiple of 64 doubles for each. Its
-/// batched copies on a GPU begin at multiples of 16 bytes.
+/// Horovod's threshold where each host has as many ranks: a multiple of 64 doubles for each rank.
+/// Its batched copies on a GPU begin at multiples of 16 bytes.
 TEST(fusion_when_ready, rounds_as_horovod_does) {
   constexpr auto of_three = strategies::Horovod::defaults(3).fusion;
   const plan made = chunks_of(std::vector<std::size_t>(40'000'000 / 1000, 1000),

@@ -11,7 +11,7 @@
 
 namespace tutti::test {
 
-/// Tests of a GPU; without one each is skipped with a line that says so.
+/// Tests that need a GPU. Without one each is skipped with a line that says so.
 class needs_a_device : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -21,7 +21,7 @@ class needs_a_device : public ::testing::Test {
   }
 };
 
-/// Values in a device's memory, some elements behind an aligned place.
+/// Values in a device's memory, `skipped` elements after an aligned address.
 template <class T>
 class on_gpu {
  public:

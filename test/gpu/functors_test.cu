@@ -1,5 +1,5 @@
-// Functors of a user's own on a stream, which nvcc compiles, and policies made of them; and what
-// holds for every compressor on a device, typed over the list in support/policies.hpp.
+// A user's own functors on a stream, which nvcc compiles, and policies made of them; and the laws
+// of every compressor on a device, typed over the list in support/policies.hpp.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace {
 
 class Loops : public needs_a_device {};
 
-// Spelt with a named parameter, or nvcc rejects the lambda.
+// With an explicit template parameter, because nvcc rejects the lambda otherwise.
 template <class Queue>
 void fill_with_squares(Queue& queue, float* values, std::size_t n) {
   queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] = static_cast<float>(i * i); });
@@ -65,7 +65,7 @@ TEST_F(Loops, APolicyOfFunctorsTrains) {
 
 // ---- laws
 
-/// A compressor with the memory and scratch of one chunk. What lies beside the payload is watched.
+/// A compressor with the memory and scratch of one chunk. Writes outside the payload are detected.
 template <class C>
 class on_device {
  public:
@@ -77,7 +77,7 @@ class on_device {
     kernels::reserve(queue_, elements);
   }
 
-  /// The payload of one step.
+  /// Returns the payload of one step.
   std::vector<std::byte> encode(const std::vector<float>& gradient) {
     const on_gpu there(queue_, gradient);
     const std::size_t bytes = capacity(policy, elements_);
@@ -95,7 +95,7 @@ class on_device {
     EXPECT_EQ(there.read(), gradient);
     return {begin, end};
   }
-  /// What the last payload adds to `onto`.
+  /// Returns the sum of `onto` and what the last payload decodes to.
   std::vector<float> decode(float onto = 0) {
     const on_gpu sum(queue_, std::vector<float>(elements_, onto));
     const std::size_t bytes = capacity(policy, elements_);
@@ -134,7 +134,7 @@ template <class C>
 class DeviceCompression : public needs_a_device {};
 TYPED_TEST_SUITE(DeviceCompression, testing_lists::device_compressions);
 
-/// Sums of such gradients are exact in any order, so that a mean is the host's, too.
+/// Sums of these gradients are exact in any order, so means equal the host's.
 TYPED_TEST(DeviceCompression, WritesTheHostsPayloadAndReadsItAlike) {
   for (const std::size_t n : awkward_sizes) {
     placed<TypeParam> here(n);

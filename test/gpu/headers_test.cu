@@ -1,4 +1,4 @@
-// The kernels as headers, for nvcc's users: this links CUDA's runtime and no library of tutti's.
+// The kernels as headers, for users of nvcc: this links CUDA's runtime and no library of tutti's.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>

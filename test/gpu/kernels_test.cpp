@@ -1,6 +1,6 @@
-// Every kernel on a GPU against its twin on the CPU: bit for bit, but for means, which may be
-// neighbouring floats. The CPU's are held against oracles in test/kernels. One file, for every
-// kernel goes over the same lengths and offsets.
+// Every kernel on a GPU, compared with its twin on the CPU: bit for bit, except for means, which
+// may be neighbouring floats. The CPU's kernels are compared with oracles in test/kernels. One
+// file, because every kernel is run over the same lengths and offsets.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -49,10 +49,10 @@ namespace tutti::test {
 namespace {
 
 constexpr std::size_t sizes[] = {0, 1, 3, 31, 33, 255, 257, 1025, 4097, 65537, 131'061, 200'003};
-/// Elements before the arrays: 1 keeps sixteen bytes from being moved together.
+/// Elements before the arrays; 1 prevents that sixteen bytes are moved together.
 constexpr std::size_t offsets[] = {0, 1, 4};
 
-/// The first `n` that a seed gives. Each is drawn once.
+/// Returns the first `n` values of a seed. Each value is drawn once.
 std::vector<float> normal_values(std::size_t n, unsigned seed) {
   struct drawn {
     std::mt19937 random;
@@ -70,7 +70,7 @@ std::vector<float> normal_values(std::size_t n, unsigned seed) {
   return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n)};
 }
 
-/// A device has one NaN, a host keeps the sign and the digits of those that it meets.
+/// A device has one NaN, while a host keeps the sign and the digits of those that it computes with.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   if (a.size() != b.size() || a.empty()) {
@@ -84,7 +84,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 class Kernels : public needs_a_device {
  protected:
-  /// `run(queue, into, from)` on both queues leaves the same bits in `into`.
+  /// Expects `run(queue, into, from)` on both queues to leave the same bits in `into`.
   template <class Run>
   void same_on_both(const Run& run) {
     cuda::stream queue;
@@ -313,7 +313,7 @@ TEST_F(Kernels, MeansAreWithinOneUlp) {
   }
 }
 
-/// A device's sums have one NaN, which a small format keeps the sign of.
+/// A device's sums have one NaN, whose sign a small format keeps.
 template <class Format>
 bool same_numbers(std::vector<typename Format::bits> a, std::vector<typename Format::bits> b) {
   for (auto* const all : {&a, &b}) {
@@ -470,7 +470,7 @@ TEST_F(Kernels, Signs) {
   }
 }
 
-/// What a compressor of one code an element does on both queues: the payload, what it decodes to
+/// Compares a compressor of one code an element on both queues: the payload, what it decodes to
 /// and, where the encoder leaves one, the residual.
 template <class Compression>
 void codes_agree(const options_of<Compression>& values) {
@@ -550,7 +550,8 @@ TEST_F(Kernels, SignsInWords) {
   }
 }
 
-/// What a compressor to factors does, one after the other, after the first column has begun anew.
+/// Runs the steps of a low-rank compressor one after the other, after the first column has been
+/// drawn anew.
 TEST_F(Kernels, LowRank) {
   cuda::stream queue;
   inline_queue host;
@@ -698,8 +699,8 @@ TEST_F(Kernels, AdversarialSelection) {
   }
 }
 
-/// From some length on candidates are listed first, if k is not more than a quarter. What a
-/// sample says of these inputs is right, or wrong in either way.
+/// From some length on candidates are listed first, if k is at most a quarter of n. For these
+/// inputs a sample is right, too high or too low.
 TEST_F(Kernels, SelectionOfMany) {
   cuda::stream queue;
   constexpr std::size_t lists_candidates = std::size_t{1} << 20;
@@ -839,7 +840,7 @@ TEST_F(Kernels, CountsOfNoNumbers) {
     const on_gpu there(queue, values);
     const on_gpu there_count(queue, std::vector<std::uint64_t>{5});
     for (int time = 1; time <= 2; ++time) {
-      kernels::count_no_numbers(queue, there.input(), there_count.data());
+      kernels::count_nonfinite(queue, there.input(), there_count.data());
       EXPECT_EQ(there_count.read()[0], 5 + static_cast<std::uint64_t>(time) * odd) << n;
     }
   }

@@ -1,4 +1,4 @@
-// What layers on a device do beside convolutions and products, each against its definition in
+// Layers on a device other than convolutions and products, each compared with its definition in
 // double precision. A host's compiler compiles this.
 #include <algorithm>
 #include <cmath>
@@ -66,7 +66,7 @@ class Layers : public needs_a_device {
     }
     return made;
   }
-  /// Normally distributed, as `T` holds them.
+  /// Returns normally distributed values, rounded to `T`.
   values some(std::size_t n) {
     std::normal_distribution<double> normal;
     values made(n);
@@ -83,7 +83,8 @@ class Layers : public needs_a_device {
     }
   }
 
-  /// `write(into, mode)` makes `expected` of nothing, and adds it to what is there.
+  /// Expects `write(into, mode)` to overwrite the memory with `expected`, and to add it to what is
+  /// there.
   void expect_gradient(const values& expected, const std::string& what,
                        const std::function<void(T*, gradients)>& write) {
     const values before = some(expected.size());
@@ -99,7 +100,7 @@ class Layers : public needs_a_device {
 
   cuda::stream& queue() {
     if (!queue_) {
-      queue_.emplace();  // not before there is known to be a device
+      queue_.emplace();  // only when it is known that there is a device
     }
     return *queue_;
   }
@@ -113,7 +114,7 @@ class Layers : public needs_a_device {
 using types = testing::Types<float, brain>;
 TYPED_TEST_SUITE(Layers, types);
 
-/// With channels that fill packs and such that do not.
+/// Shapes whose channels fill whole packs, and others.
 constexpr std::size_t images = 3;
 const std::vector<shape> shapes{{5, 7, 9}, {6, 4, 5}, {8, 6, 5}, {24, 3, 4}, {1, 4, 4}};
 
@@ -122,7 +123,7 @@ std::size_t at(const shape& within, std::size_t image, std::size_t c, std::size_
   return ((image * within.height + h) * within.width + w) * within.channels + c;
 }
 
-/// Calls `visit(image, c, h, w)` for all of them.
+/// Calls `visit(image, c, h, w)` for every element.
 template <class Visit>
 void for_each(const shape& within, Visit visit) {
   for (std::size_t image = 0; image < images; ++image) {

@@ -1,5 +1,5 @@
-// Processes that train by MPI, each on a device of its own or all on one: what they come
-// to is what threads of a CPU come to. Without a device it says so and has skipped.
+// Processes that train by MPI, each on a device of its own or all on one. The results are those of
+// threads on a CPU. Without a device the program says so and counts as skipped.
 #include <cstdio>
 
 #include "gpu/processes.hpp"
@@ -24,11 +24,12 @@ int main() {
   tutti::cuda::check(cudaSetDevice(processes.rank() % devices));
   tutti::transport::mpi_on<tutti::cuda::stream> world(processes.native_handle());
   // example-end
-  // Every rank takes part in each, or those that were exact would wait for one that was not.
+  // Every rank takes part in every strategy, or ranks with an exact result would wait for one
+  // without.
   const float horovod = difference<tutti::strategies::Horovod>(world);
   const float top_k = difference<tutti::strategies::TopK>(world);
   const float ef_sign = difference<tutti::strategies::EFSignSGD>(world);
   const float byteps = world.size() == 1 ? 0 : difference<tutti::strategies::BytePS>(world);
-  // Means of magnitudes may be neighbours of the host's.
+  // Means of magnitudes may be floats next to the host's.
   return horovod == 0.0f && top_k == 0.0f && byteps == 0.0f && ef_sign < 1e-5f ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// Whole strategies over NCCL, with as many devices as there are: what they come to is what they
-// come to between threads of a CPU. Gradients have few digits, so that orders do not matter.
+// Whole strategies over NCCL, with as many devices as there are. The results are those of threads
+// on a CPU. Gradients have few digits, so that sums are exact in any order.
 #include <algorithm>
 #include <gtest/gtest.h>
 

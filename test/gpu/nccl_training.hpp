@@ -9,7 +9,7 @@
 
 namespace tutti::test {
 
-/// Calls `body(world)` on threads that own a device each.
+/// Calls `body(world)` on threads that each own a device.
 template <class Body>
 void run_on_devices(int ranks, const Body& body) {
   transport::run_ranks(ranks, [&](transport::in_process& carrier) {
@@ -19,7 +19,7 @@ void run_on_devices(int ranks, const Body& body) {
   });
 }
 
-/// What rank 0 holds after all steps over NCCL, of threads that own a device each.
+/// Returns rank 0's parameters after all steps over NCCL, with threads that each own a device.
 template <class Strategy>
 std::vector<float> train_by_nccl(int ranks, engine_options<Strategy> options = {}) {
   std::vector<float> result;

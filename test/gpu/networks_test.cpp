@@ -1,5 +1,5 @@
-// Networks on a GPU: what their layers come to, in which order they may be read and changed, and
-// that ranks which train there learn what ranks on a CPU learn. A host's compiler compiles this.
+// Networks on a GPU: the results of their layers, in which order parameters may be read and
+// changed, and that ranks on a GPU learn what ranks on a CPU do. A host's compiler compiles this.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +44,7 @@ void agrees_with_double_precision(const models::declaration& of, std::size_t cla
   }
 }
 
-/// Channels that fill whole packs of sixteen bytes.
+/// Returns a network whose channels fill whole packs of sixteen bytes.
 models::declaration wide() {
   constexpr auto none = models::bias::none;
   return {
@@ -56,7 +56,7 @@ models::declaration wide() {
                  models::sum{2}, models::relu{}, models::average_pool{}, models::linear{"fc", 4}}};
 }
 
-/// How far `got` is off, as a share of what it should be, in Euclidean length.
+/// Returns the Euclidean norm of the error of `got`, relative to that of the expected values.
 double distance(std::span<const float> got, const reference::values& expected) {
   double apart = 0;
   double whole = 0;
@@ -89,8 +89,8 @@ TEST_F(Networks, CnnIsTheOracles) {
   agrees_with_double_precision(models::cnn(), 10, {1, all_of_a_product ? 8 : 3});
 }
 
-/// Eight bits of each value: near the oracle's, and not as near as fp32 would be. Nearer than this
-/// it can't be, because some values beside zero pass a rectifier that the oracle's do not.
+/// With eight significant bits, values are near the oracle's, but not as near as with fp32. They
+/// cannot be nearer, because some values next to zero pass a rectifier that the oracle's do not.
 TEST_F(Networks, Bfloat16IsNearTheOracles) {
   for (auto of : {samples::odd(), wide()}) {
     of.precision = models::precision::bf16;
@@ -145,8 +145,8 @@ TEST_F(Networks, StartAsTheCpusDo) {
   }
 }
 
-/// Parameters are poisoned as soon as their gradients are announced, and right again only just
-/// before their layer: all of it enqueued.
+/// Parameters are poisoned as soon as their gradients are announced, and restored only just before
+/// their layer. All of this is enqueued.
 TEST_F(Networks, ParametersAreReadBetweenTheirCallbacks) {
   const auto of = samples::odd();
   gpu_network model(of, 4, 3);
@@ -192,7 +192,8 @@ TEST_F(Networks, TheSameBitsEachTime) {
 
 namespace {
 
-/// Losses of every step and parameters at the end, on rank 0 of 2 that train over `World`.
+/// Returns the losses of all steps and the final parameters, on rank 0 of 2 that train over
+/// `World`.
 template <class World, class Backend>
 std::pair<std::vector<float>, std::vector<reference::values>> trained(
     const models::declaration& of) {

@@ -11,8 +11,8 @@
 
 namespace tutti::test {
 
-/// This process trains on a device, and then all over again with threads of a CPU. The greatest
-/// difference: NaN where there is one, 0 on a server.
+/// Trains this process on a device, and then again with threads of a CPU. Returns the greatest
+/// difference, which is NaN where a value is, and 0 on a server.
 template <class Strategy, class World>
 float difference(World& world) {
   cuda::stream compute;

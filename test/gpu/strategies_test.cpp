@@ -1,5 +1,5 @@
-// Whole strategies on one GPU: ranks are threads, and what they come to is what they come to on a
-// CPU. A host's compiler compiles this; kernels come from tutti::cuda.
+// Whole strategies on one GPU. Ranks are threads, and the results are those of a CPU. A host's
+// compiler compiles this; the kernels come from tutti::cuda.
 #include <gtest/gtest.h>
 #include <limits>
 #include <sstream>
@@ -43,7 +43,7 @@ using transport::in_process_cuda;
 
 class Strategies : public needs_a_device {};
 
-/// Gradients have few digits, so that every sum is exact and orders do not matter.
+/// Gradients have few digits, so that every sum is exact in any order.
 template <class Strategy>
 void agrees(engine_options<Strategy> options = {}) {
   constexpr bool serves = facts::has_servers<typename strategy_of<Strategy>::architecture>;
@@ -89,7 +89,7 @@ TEST_F(Strategies, BytePSTopK) {
 TEST_F(Strategies, MXNet2Bit) {
   agrees<strategies::MXNet2Bit>({.compression = {.threshold = 0.25f}});
 }
-/// A selection's values in codes of their own, decoded by way of scratch.
+/// The values of a selection are codes, which are decoded by way of scratch.
 TEST_F(Strategies, ChainOfCodes) {
   using codes = compression::chain<compression::top_k, compression::block_int8>;
   using strategy =
@@ -114,9 +114,9 @@ TEST_F(Strategies, PowerSGD) {
   }
 }
 
-/// Means of magnitudes may be neighbours of the host's, and residuals carry that on.
+/// Means of magnitudes may be floats next to the host's, and residuals carry such differences on.
 TEST_F(Strategies, EFSignSGD) { stays_near<strategies::EFSignSGD>(); }
-/// So may weights: inner products of sums are added in another order.
+/// Adasum's weights may differ, too, because inner products are added in another order.
 TEST_F(Strategies, Adasum) { stays_near<strategies::Adasum>(); }
 
 TEST_F(Strategies, EveryRankHoldsTheSame) {

@@ -1,4 +1,4 @@
-// Runs of copies against what each of them says.
+// Runs of copies, compared with what each of them states.
 #include "tutti/kernels/copies.hpp"
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct job {
   std::vector<kernels::copy_run> runs;
 };
 
-/// Runs of these lengths, in reverse order and with an element left alone between two.
+/// Returns runs of these lengths, in reverse order and with an untouched element between two.
 job scattered() {
   constexpr std::size_t lengths[] = {0, 1, 3, 4, 31, 0, 33, 64, 4097, 100'003};
   job made;

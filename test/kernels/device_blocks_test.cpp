@@ -1,5 +1,5 @@
-// What device kernels do with a gradient in blocks or words, run on the host: the host's kernels
-// agree.
+// Device kernels for a gradient in blocks or words, run on the host and compared with the host's
+// kernels.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 
 namespace element = kernels::element;
 
-/// Calls `f` as a device does for every block; the last first.
+/// Calls `f` for every block as a device does, in reverse order.
 template <class F>
 void on_lanes(std::size_t n, std::size_t block, const F& f) {
   for (std::size_t number = kernels::block_count(n, block); number-- > 0;) {
@@ -28,7 +28,7 @@ void on_lanes(std::size_t n, std::size_t block, const F& f) {
   }
 }
 
-/// With zeros of both signs, and in one block NaN and in another an infinity.
+/// Returns values with zeros of both signs, with NaN in one block and an infinity in another.
 std::vector<float> odd_values(std::size_t n, unsigned seed) {
   auto made = normal_values(n, seed);
   for (std::size_t i = 0; i < n; i += 7) {
@@ -47,7 +47,7 @@ void codes_are_the_hosts() {
   inline_queue queue;
   for (const std::size_t n : sizes) {
     for (const std::size_t block : {1UL, 7UL, 64UL, 256UL, 4096UL}) {
-      for (const std::size_t offset : {0UL, 1UL}) {  // four elements together, and one by one
+      for (const std::size_t offset : {0UL, 1UL}) {  // elements four at a time, and one by one
         const std::size_t count = kernels::block_count(n, block);
         const auto from = odd_values(n + offset, 40);
         std::vector<float> scales_here(count, 7);

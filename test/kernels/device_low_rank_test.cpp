@@ -1,5 +1,5 @@
-// Products with thin matrices as a device makes them, run on the host: the bits are those of the
-// host's kernels, and these are held against plain sums.
+// A device's products with thin matrices, run on the host. The bits are those of the host's
+// kernels, which are compared with plain sums.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace steps = kernels::steps;
 using kernels::low_rank;
 using kernels::detail::segments;
 
-/// The last block first, on memory that nobody has cleared.
+/// Runs blocks in reverse order, with memory that has not been cleared.
 template <class Step>
 void on_blocks(std::size_t blocks, const Step& step) {
   const auto shared = std::make_unique<typename Step::memory>();
@@ -36,7 +36,7 @@ void on_blocks(std::size_t blocks, const Step& step) {
   }
 }
 
-/// What a device is told of so many sums, with room for their segments.
+/// The arguments of a device's sums, with room for their segments.
 class device_sums {
  public:
   device_sums(std::size_t sums, std::size_t terms)
@@ -61,7 +61,7 @@ class device_sums {
   steps::product_sums to;
 };
 
-/// `found` is the sum of `term(i)`, added in double and rounded to a float.
+/// Expects `found` to be the sum of `term(i)`, added in double and rounded to a float.
 template <class Term>
 void expect_sum(float found, std::size_t n, const Term& term, const low_rank& size) {
   long double exact = 0;
@@ -163,7 +163,7 @@ TEST(device_low_rank, the_transposed_times_a_thin_one_is_the_hosts) {
   }
 }
 
-/// Makes columns orthonormal on both; those of `nothing` lie in others' span.
+/// Makes columns orthonormal on both sides. Column `nothing` is in the span of the others.
 void expect_orthonormal(std::vector<float> here, std::size_t rows, std::size_t nothing) {
   const std::size_t count = here.size() / rows;
   auto there = here;
@@ -178,8 +178,8 @@ void expect_orthonormal(std::vector<float> here, std::size_t rows, std::size_t n
       for (std::size_t i = 0; i < rows; ++i) {
         dot += static_cast<long double>(here[a * rows + i]) * here[b * rows + i];
       }
-      // A unit vector's elements are floats: its length is off by 2^-24, and so is an angle, for
-      // each of the few columns that an element was rounded after.
+      // A unit vector's elements are floats, so its length has an error of 2^-24. An angle has that
+      // error for each of the few columns after which an element was rounded.
       EXPECT_NEAR(static_cast<double>(dot), a == b && a != nothing ? 1 : 0, 8 * 0x1p-24)
           << a << " and " << b << " of " << count << " columns of " << rows;
     }
@@ -197,7 +197,7 @@ TEST(device_low_rank, orthonormal_columns_are_the_hosts) {
       dependent[3 * rows + i] = 3 * dependent[i];
     }
     expect_orthonormal(dependent, rows, 3);
-    // A share of which only rounding is left, seen where the column has next to nothing else.
+    // A component of which only rounding remains, visible where the column has little else.
     auto cancelling = mirrored(normal_values(rows, 56), rows, 1);
     auto opposite = normal_values(rows, 57);
     for (std::size_t i = 0; i < rows; i += 5) {

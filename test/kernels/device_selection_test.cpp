@@ -1,5 +1,5 @@
-// How a device selects, run on the host as device_steps_test.cpp runs the other kernels: the oracle
-// is plain code of this file; the host's selection must agree too.
+// How a device selects, run on the host as device_steps_test.cpp runs the other kernels. The oracle
+// is plain code of this file, and the host's selection must agree, too.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -27,7 +27,7 @@ namespace {
 namespace radix = kernels::radix;
 namespace element = kernels::element;
 
-/// Of what the k largest were selected.
+/// The set from which the k largest were selected.
 enum class looked_at { all, candidates };
 
 struct selected {
@@ -39,8 +39,8 @@ struct selected {
   static constexpr unsigned long long nothing_refused = ~0ULL;
 };
 
-/// As many blocks as share n elements take a step, the last first, on memory that nobody has
-/// cleared.
+/// Runs a step on as many blocks as share n elements, in reverse order, with memory that has not
+/// been cleared.
 template <class Step>
 void on_blocks(std::size_t blocks, const Step& step) {
   for (std::size_t number = blocks; number-- > 0;) {
@@ -52,7 +52,7 @@ void on_blocks(std::size_t blocks, const Step& step) {
   }
 }
 
-/// What suggests candidates, and how many of them there is room for.
+/// The sample that suggests candidates, and the room for them.
 struct listing {
   kernels::detail::sample which{};
   std::size_t room{};
@@ -89,7 +89,7 @@ selected on_device(const std::vector<float>& input, std::size_t k,
   return out;
 }
 
-/// By sorting: magnitude, then the lower index.
+/// The order by magnitude, then by the lower index, found by sorting.
 class ranking {
  public:
   explicit ranking(const std::vector<float>& input) : input_(input), order_(input.size()) {
@@ -102,7 +102,7 @@ class ranking {
                              [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
   }
   const std::vector<float>& input() const { return input_; }
-  /// Of a rank from 1 on.
+  /// Returns the value of a rank, counted from 1.
   float value(std::size_t rank) const { return input_[order_[rank - 1]]; }
   selected first(std::size_t k) const {
     selected out;
@@ -119,8 +119,8 @@ class ranking {
   std::vector<std::uint32_t> order_;
 };
 
-/// From all elements, and from candidates: where those are less than k or more than there is room
-/// for, from all again.
+/// Selects from all elements and from candidates. If candidates are fewer than k or more than there
+/// is room for, the device selects from all elements again.
 void selects(const ranking& of, std::size_t k, const char* what) {
   const std::vector<float>& input = of.input();
   const std::size_t n = input.size();
@@ -136,7 +136,7 @@ void selects(const ranking& of, std::size_t k, const char* what) {
   if (n > kernels::detail::sample::most) {
     return;
   }
-  // A sample of all elements: those that reach the floor can be told.
+  // If the sample has all elements, the number of those that reach the floor is known.
   const auto reach = [&](std::size_t rank) {
     const std::uint32_t lowest = kernels::key_of(of.value(rank)) & ~0x3ffu;
     return static_cast<std::size_t>(std::ranges::count_if(
@@ -245,7 +245,7 @@ TEST(device_selection, of_nothing_but_nan_writes_no_more_than_there_is_room_for)
   }
 }
 
-/// Of pairs both write the pairs' indices, and name them where one is not a number.
+/// Given pairs, both write the pairs' indices, and name them in the error where a value is NaN.
 TEST(device_selection, of_pairs_answers_their_indices) {
   for (const std::size_t n : {1u, 33u, 5000u, 40'000u}) {
     std::vector<float> input = normal_values(n, 5);
@@ -277,11 +277,12 @@ TEST(device_selection, of_pairs_answers_their_indices) {
     inline_queue queue;
     kernels::select_largest(queue, kernels::pairs{names, input.data()}, 1000,
                             {host.indices, host.values.data()}, {});
-    EXPECT_TRUE(std::isnan(host.values[0])) << n;  // on a host it travels
+    EXPECT_TRUE(std::isnan(host.values[0])) << n;  // on a host NaN is selected
   }
 }
 
-/// Against sums in a map; every pair finds its place alone, so the last ones come first.
+/// Compares with sums in a map. Every pair finds its place independently, so the last ones run
+/// first.
 TEST(device_selection, merges_pairs_in_any_order) {
   using pairs = std::vector<std::pair<std::uint32_t, float>>;
   const auto merged = [](const pairs& mine, const pairs& theirs) {

@@ -1,6 +1,6 @@
-// What device kernels do, run on the host: the same text, with loops where a device has threads.
-// The oracle is plain code of this file; the host's kernels must agree too. One file, for each step
-// is run by every number of threads in one frame.
+// What device kernels do, run on the host: the same source, with loops where a device has threads.
+// The oracle is plain code of this file, and the host's kernels must agree, too. One file, because
+// each step is run by every number of threads in one frame.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -30,7 +30,7 @@ namespace {
 
 namespace element = kernels::element;
 
-/// A device of `threads` threads.
+/// Runs `f` as a device of `threads` threads does.
 template <int Width, class F, class... Arrays>
 void on_threads(std::size_t threads, std::size_t n, const F& f, Arrays... arrays) {
   for (std::size_t thread = 0; thread < threads; ++thread) {
@@ -38,7 +38,7 @@ void on_threads(std::size_t threads, std::size_t n, const F& f, Arrays... arrays
   }
 }
 
-/// Calls `run` with every way in which a device might go over arrays.
+/// Calls `run` with every way in which a device might iterate over arrays.
 template <class Run>
 void in_every_way(Run run) {
   run([](std::size_t n, const auto& f, auto... arrays) { on_threads<1>(1, n, f, arrays...); });
@@ -82,7 +82,7 @@ TEST(elements, add_scale_and_negate) {
       auto expected_scaled = sum;
       auto expected_negated = sum;
       for (std::size_t i = 0; i < n; ++i) {
-        expected_sum[i] = static_cast<float>(double{sum[i]} + double{from[i]});  // exact, then once
+        expected_sum[i] = static_cast<float>(double{sum[i]} + double{from[i]});  // rounds once
         expected_scaled[i] = static_cast<float>(double{sum[i]} * double{0.3f});
         expected_negated[i] = -sum[i];
       }
@@ -99,7 +99,7 @@ TEST(elements, add_scale_and_negate) {
   EXPECT_FALSE(std::signbit(zero));
 }
 
-/// Delay compensation, on the host's kernel and on a device's shares of it; an operation at a time.
+/// Delay compensation by the host's kernel and by a device's shares, one operation at a time.
 TEST(elements, compensate) {
   const auto once = [](double exact) { return static_cast<float>(exact); };
   const auto times = [once](float a, float b) { return once(double{a} * double{b}); };
@@ -148,7 +148,8 @@ TEST(elements, compensate) {
 }
 
 TEST(elements, products_and_sums_round_apart) {
-  // Joined, the product's last bit would survive: 1 + 2^-12 squared is 1 + 2^-11 + 2^-24.
+  // Without a rounding in between, the product's last bit would survive: 1 + 2^-12 squared is 1 +
+  // 2^-11 + 2^-24.
   const float almost = 1 + std::ldexp(1.0f, -12);
   const auto square = static_cast<float>(double{almost} * double{almost});
   float onto = -1;
@@ -280,7 +281,7 @@ TEST(elements, casts_are_the_hosts) {
     in_every_way([n](auto device) {
       auto input = normal_values(n, 8);
       for (float& each : input) {
-        each *= 30000;  // some overflow binary16
+        each *= 30000;  // so that some overflow binary16
       }
       std::vector<std::uint16_t> here(n);
       std::vector<std::uint16_t> there(n, 99);
@@ -308,7 +309,7 @@ TEST(elements, casts_are_the_hosts) {
   }
 }
 
-/// As a device's threads do, the last first.
+/// Runs packs as a device's threads do, in reverse order.
 template <int Width, class F>
 void on_packs(std::size_t n, const F& f) {
   for (std::size_t i = n / Width; i-- > 0;) {
@@ -371,7 +372,7 @@ TEST(listed_runs, are_what_a_list_says) {
 
 // ---- signs
 
-/// A thread takes a word, and four where there are fours.
+/// A thread takes one word, or four where the number of words is a multiple of four.
 template <class F>
 void at_every_width(std::size_t n, const F& check) {
   check(std::integral_constant<int, 1>());
@@ -403,7 +404,7 @@ TEST(device_signs, one_pass_with_a_residual_is_the_hosts) {
   for (const std::size_t n : sizes) {
     at_every_width(n, [n](auto width) { one_pass_with_a_residual_is_the_hosts<width>(n); });
   }
-  one_pass_with_a_residual_is_the_hosts<1>(4'300'001);  // more than a host packs at once
+  one_pass_with_a_residual_is_the_hosts<1>(4'300'001);  // more than a host packs at a time
 }
 
 template <int Width>
@@ -428,7 +429,7 @@ void words_are_the_hosts(std::size_t n) {
   EXPECT_EQ(here, there) << n;
   EXPECT_EQ(here, subtracted) << n;
   EXPECT_TRUE(same_bits(left, left_there)) << n;
-  for (std::size_t i = 0; i < n; ++i) {  // the layout, said again
+  for (std::size_t i = 0; i < n; ++i) {  // the layout, stated a second time
     const std::uint32_t bit = there[i % words] >> (31 - i / words) & 1;
     EXPECT_EQ(bit, input[i] < 0 ? 1u : 0u) << i << " of " << n;
   }

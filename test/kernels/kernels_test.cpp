@@ -1,4 +1,4 @@
-// Kernels against plain scalar loops, bit for bit where the operation is exact.
+// Kernels compared with plain scalar loops, bit for bit where the operation is exact.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -36,7 +36,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-/// Stops the compiler from joining a product and a sum into one rounding.
+/// Prevents the compiler from joining a product and a sum into one rounding.
 float rounded(float value) {
   volatile float held = value;
   return held;

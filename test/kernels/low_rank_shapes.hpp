@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-/// Wide, narrow, smaller than a block of threads, and so few sums that they are cut; more and fewer
-/// rows, columns and thin columns than a thread takes together, and as many.
+/// Wide and narrow matrices, some smaller than a block of threads and some with so few sums that
+/// these are cut. They have more rows, columns and thin columns than a thread takes together,
+/// fewer, and exactly as many.
 inline constexpr kernels::low_rank low_rank_shapes[] = {
     {1, 1, 1},    {2, 5, 2},    {33, 9, 4},    {16, 31, 5},  {64, 577, 2}, {7, 301, 9},
     {3, 5000, 3}, {5001, 3, 3}, {2065, 40, 1}, {6, 400, 4},  {9, 192, 3},  {4, 379, 1},
@@ -20,8 +21,8 @@ inline std::string named(const kernels::low_rank& size) {
          std::to_string(size.rank);
 }
 
-/// In every run of n, what comes later is what came before, mirrored, times `sign`. So are terms of
-/// a sum that cancel: only rounding is left of it, which no two orders have in common.
+/// In every run of n values, the later half is the mirrored first half times `sign`. Sums of such
+/// terms cancel except for rounding, which differs with the order of addition.
 inline std::vector<float> mirrored(std::vector<float> values, std::size_t n, float sign) {
   for (std::size_t begin = 0; begin < values.size(); begin += n) {
     for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
@@ -32,7 +33,7 @@ inline std::vector<float> mirrored(std::vector<float> values, std::size_t n, flo
   return values;
 }
 
-/// Bits that are equal by columns of a matrix.
+/// Returns a matrix whose rows are opposite in pairs, so that sums over a column cancel.
 inline std::vector<float> with_opposite_rows(std::vector<float> matrix,
                                              const kernels::low_rank& size) {
   for (std::size_t i = 0; i < (size.rows + 1) / 2; ++i) {

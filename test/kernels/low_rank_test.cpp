@@ -1,5 +1,5 @@
-// Products with thin matrices as a host makes them: the same bits for all vectors, and those of
-// plain loops that add in the same order.
+// A host's products with thin matrices: the same bits for vectors of all kinds, and those of plain
+// loops that add in the same order.
 #include "tutti/kernels/low_rank.hpp"
 
 #include <algorithm>
@@ -18,14 +18,15 @@ namespace {
 
 using kernels::low_rank;
 
-/// A matrix, and thin ones for its two sides.
+/// A matrix, and thin matrices for its two sides.
 struct factors {
   std::vector<float> matrix;
   std::vector<float> left;
   std::vector<float> right;
 };
 
-/// The matrix times `right`, and the transposed times `left`: each sum for itself, by plain loops.
+/// Returns the matrix times `right` and its transpose times `left`, each sum by itself in plain
+/// loops.
 std::vector<float> one_by_one(const factors& of, const low_rank& size) {
   using namespace kernels::detail;
   std::vector<float> made(size.rows * size.rank);
@@ -56,7 +57,7 @@ std::vector<float> one_by_one(const factors& of, const low_rank& size) {
   return made;
 }
 
-/// Those two products, and the one of the factors, by the kernels.
+/// Returns these two products, and that of the factors, by the kernels.
 template <class MultiplyAdd>
 std::vector<float> made_by(const MultiplyAdd& multiply_add, const factors& of,
                            const low_rank& size) {
@@ -99,8 +100,8 @@ void expect_one_value(const factors& of, const low_rank& size) {
 #endif
 }
 
-/// However products are added, and for whichever vectors the loops are compiled. Sums that cancel
-/// show an order that is another.
+/// The result does not depend on how products are added and for which vectors the loops are
+/// compiled. Sums that cancel would reveal another order.
 TEST(low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
   for (const low_rank& size : low_rank_shapes) {
     const factors of{normal_values(size.rows * size.columns, 58),

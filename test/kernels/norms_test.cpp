@@ -1,4 +1,4 @@
-// Norms against plain loops in double, in the order that is promised.
+// Norms compared with plain loops in double, in the promised order.
 #include "tutti/kernels/norms.hpp"
 
 #include <array>
@@ -29,7 +29,7 @@ std::vector<float> values(std::size_t n, unsigned seed) {
   return made;
 }
 
-/// Sixteen sums, each of every sixteenth square, then those in order.
+/// Adds every sixteenth square into one of sixteen sums, and then these in order.
 double squares_in_lanes(const std::vector<float>& input) {
   std::array<double, 16> lanes{};
   for (std::size_t i = 0; i < input.size(); ++i) {
@@ -125,7 +125,7 @@ TEST(largest_magnitude, of_zeros_is_positive_zero) {
             std::numeric_limits<float>::denorm_min());
 }
 
-TEST(count_no_numbers, adds_each_wherever_it_is) {
+TEST(count_nonfinite, adds_each_wherever_it_is) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   inline_queue queue;
   for (const std::size_t n : sizes) {
@@ -134,17 +134,17 @@ TEST(count_no_numbers, adds_each_wherever_it_is) {
       input[n / 2] = -std::numeric_limits<float>::max();
     }
     std::uint64_t count = 5;
-    kernels::count_no_numbers(queue, input, &count);
+    kernels::count_nonfinite(queue, input, &count);
     EXPECT_EQ(count, 5) << n;
     for (std::size_t place = 0; place < n; ++place) {
       const float before = std::exchange(input[place], place % 2 == 0 ? -infinity : std::nanf(""));
       count = 7;
-      kernels::count_no_numbers(queue, input, &count);
+      kernels::count_nonfinite(queue, input, &count);
       ASSERT_EQ(count, 8) << place << " of " << n;
       input[place] = before;
     }
     count = 0;
-    kernels::count_no_numbers(queue, std::vector<float>(n, infinity), &count);
+    kernels::count_nonfinite(queue, std::vector<float>(n, infinity), &count);
     EXPECT_EQ(count, n);
   }
 }

@@ -1,5 +1,6 @@
-// The heap of pairs that BytePS's topk sends, by a host and as a device fills it, run on the host.
-// The oracle is the standard library's heap: its places are the words that BytePS sends.
+// The heap of pairs that BytePS's topk sends, as a host fills it and as a device does, run on the
+// host. The oracle is the standard library's heap, whose order is that of the words that BytePS
+// sends.
 #include "tutti/kernels/pair_heap.hpp"
 
 #include <algorithm>
@@ -42,7 +43,8 @@ std::vector<index_pair> by_the_standard_library(const std::vector<float>& input,
   return heap;
 }
 
-/// On memory that nobody has cleared; what is refused is lowered from `refused`.
+/// Fills the heap as a device does, with memory that has not been cleared; `refused` becomes the
+/// lowest refused index.
 std::vector<index_pair> on_device(const std::vector<float>& input, std::size_t k,
                                   unsigned long long& refused) {
   std::vector<index_pair> heap(k, {99, 99.0f});

@@ -1,4 +1,4 @@
-// CIFAR-10's binary format, and windows that are moved over images and turned round.
+// CIFAR-10's binary format, and windows that are shifted over images and mirrored.
 #include "data/cifar10.hpp"
 
 #include <cstddef>
@@ -21,12 +21,12 @@ namespace fs = std::filesystem;
 using bytes = std::vector<std::uint8_t>;
 constexpr std::size_t pixels = 3 * 32 * 32;
 
-/// The byte of pixel `i` of record `r` of file `f`.
+/// Returns the byte of pixel `i` of record `r` of file `f`.
 std::uint8_t pixel(std::size_t f, std::size_t r, std::size_t i) {
   return static_cast<std::uint8_t>(f * 31 + r * 7 + i * 13 % 251);
 }
 
-/// A folder with six small, sound files that each test spoils in its own way.
+/// A folder with six small, valid files, which each test spoils in its own way.
 class cifar10 : public testing::Test {
  protected:
   cifar10()
@@ -59,7 +59,7 @@ class cifar10 : public testing::Test {
         .write(reinterpret_cast<const char*>(content.data()),
                static_cast<std::streamsize>(content.size()));
   }
-  /// Loading must fail with one line that names the file and contains `words`.
+  /// Expects loading to fail with one line that names the file and contains `words`.
   void expect_refusal(std::size_t file, const std::string& words) const {
     try {
       data::cifar10(directory_);
@@ -132,7 +132,7 @@ TEST_F(cifar10, a_label_that_cannot_be_is_noticed) {
 constexpr std::size_t side = 5;
 constexpr std::size_t padding = 2;
 
-/// Pixel (c, y, x) is 1 + 100 c + 10 y + x, of 5 by 4 pixels; what lies around is 0.
+/// Pixel (c, y, x) is 1 + 100 c + 10 y + x, of 5 by 4 pixels; the padding is 0.
 data::dataset grid() {
   data::dataset made{.image = {2, 5, 4}, .classes = 1, .mean = 0, .deviation = 1.0F / 255.0F};
   for (std::size_t image = 0; image < 50; ++image) {

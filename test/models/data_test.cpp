@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using bytes = std::vector<std::uint8_t>;
 
-/// Pixel 0 of image i is i, so that a batch tells which images it holds.
+/// Pixel 0 of image i is i, so that a batch shows which images it holds.
 data::dataset numbered(std::size_t count) {
   data::dataset made{.image = {1, 1, 2}, .classes = 10, .mean = 0, .deviation = 1.0F / 255.0F};
   for (std::size_t i = 0; i < count; ++i) {
@@ -30,7 +30,7 @@ data::dataset numbered(std::size_t count) {
   return made;
 }
 
-/// The images of each of one worker's batches of an epoch.
+/// Returns the images of each of one worker's batches of an epoch.
 std::vector<std::vector<std::size_t>> seen(const data::dataset& from, data::loader::options options,
                                            std::size_t epoch) {
   std::vector<std::vector<std::size_t>> all;
@@ -109,7 +109,7 @@ TEST(synthetic, same_options_give_the_same_bytes) {
   EXPECT_EQ(one.test.size(), 10U);
 }
 
-/// A directory with a small, sound data set that each test spoils in its own way.
+/// A directory with a small, valid data set, which each test spoils in its own way.
 class fashion_mnist : public testing::Test {
  protected:
   fashion_mnist()
@@ -155,7 +155,7 @@ class fashion_mnist : public testing::Test {
   }
   fs::path path(const std::string& name) const { return directory_ / name; }
 
-  /// Loading must fail with one line that names `file` and contains `words`.
+  /// Expects loading to fail with one line that names `file` and contains `words`.
   void expect_refusal(const std::string& file, const std::string& words) const {
     try {
       data::fashion_mnist(directory_);
@@ -224,7 +224,7 @@ TEST_F(fashion_mnist, too_few_and_too_many_bytes_are_noticed) {
 
 TEST_F(fashion_mnist, a_header_that_lies_is_noticed) {
   auto content = images(3);
-  content[4] = 0xFF;  // 4 billion images: refused before anything of that size is allocated
+  content[4] = 0xFF;  // 4 billion images, refused before memory of that size is allocated
   write(train_images, content);
   expect_refusal(train_images, "entries, found 2368");
   content = images(3);

@@ -1,4 +1,4 @@
-// Models that have drifted apart, looked at as their mean.
+// Models that have drifted apart, evaluated as their mean.
 #include "train/evaluation.hpp"
 
 #include <cstddef>
@@ -56,7 +56,8 @@ TEST(at_the_mean, a_model_is_the_workers_mean_and_then_its_own_again) {
   }
 }
 
-/// Every image is of class 3, so that a model whose last bias says so is right, and others are not.
+/// Every image is of class 3, so a model is right if its last bias favours that class and wrong
+/// otherwise.
 TEST(accuracy, of_models_that_differ_is_that_of_their_mean_and_the_worst_ones_own) {
   data::dataset images{.image = {1, 28, 28}, .classes = 10, .mean = 0, .deviation = 1};
   images.pixels.resize(std::size_t{40} * 784);
@@ -66,7 +67,7 @@ TEST(accuracy, of_models_that_differ_is_that_of_their_mean_and_the_worst_ones_ow
     auto engine =
         make_engine<compose<architecture::independent>>(world, model.tensors(), optimizer::sgd{});
     const auto bias = model.tensors().back().parameter;
-    bias[3] = world.rank() == 2 ? -10.0f : 10.0f;  // a mean of 10 / 3
+    bias[3] = world.rank() == 2 ? -10.0f : 10.0f;  // whose mean is 10 / 3
     const auto worker = static_cast<std::size_t>(world.rank());
     const auto own = train::share(images, worker, 3);
     EXPECT_EQ(own.size(), worker == 0 ? 14U : 13U);

@@ -107,7 +107,7 @@ TYPED_TEST(network, backward_overwrites_or_accumulates) {
   }
 }
 
-/// Which layer each parameter belongs to.
+/// Returns the layer of each parameter.
 template <class Model>
 std::vector<std::size_t> layers_of_parameters(const Model& model) {
   std::vector<std::size_t> all;
@@ -137,7 +137,7 @@ TYPED_TEST(network, callbacks_come_in_order_around_their_layer) {
                                            [](float each) { return std::isnan(each); });
         EXPECT_EQ(is_final, i >= now || layer[i] == layer[now]) << i << " at " << now;
       }
-      // The engine may let the optimizer loose on a tensor as soon as it is ready.
+      // The engine may update a tensor as soon as it is ready.
       std::ranges::fill(model.tensors()[now].parameter, NAN);
     });
     for (const float each : all_gradients(model)) {
@@ -261,7 +261,7 @@ TYPED_TEST(network, a_seed_fixes_the_parameters_and_their_spread) {
   EXPECT_TRUE(std::ranges::all_of(one.tensors()[1].parameter, [](float b) { return b == 0; }));
 }
 
-/// MXNet's own list: 78 tensors of 1,652,826 elements, of which these.
+/// MXNet's own list has 78 tensors of 1,652,826 elements, among them these.
 TYPED_TEST(network, inception_bn_28_small_has_mxnets_tensors) {
   const models::network<TypeParam> model(models::inception_bn_28_small(), 1, 3);
   const auto& tensors = model.tensors();
@@ -347,7 +347,7 @@ TEST(reference, agrees_with_finite_differences) {
   }
 }
 
-// Backends may order sums differently, no more.
+// Backends may differ only in the order of sums.
 template <class Backend>
 std::vector<float> gradients_of_one_batch() {
   const auto of = models::cnn();

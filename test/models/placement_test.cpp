@@ -1,5 +1,5 @@
-// Which server owns which chunk, against plain loops and what the originals' own functions
-// answered.
+// Which server owns which chunk, compared with plain loops and with the answers of the originals'
+// own functions.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace {
 using architecture::placed_by;
 using server = architecture::parameter_server<>;
 
-/// A piece of a tensor, or of several that travel together: then of the first one, which is the
-/// earliest in forward order.
+/// A piece of a tensor, or of several that are sent together. `tensor` is then the first of them,
+/// which is the earliest in forward order.
 struct piece {
   std::size_t tensor{};
   std::size_t number{};
@@ -59,7 +59,7 @@ std::vector<tensor> recorded(const std::string& name) {
   return all;
 }
 
-/// In forward order, servers from 0 on.
+/// Returns the pieces in forward order, with servers counted from 0.
 template <class Partition, class Fusion = fusion::none>
 pieces placed(const std::vector<tensor>& forward, const Partition& partition, int workers,
               server::options set, const Fusion& fusion = {}) {
@@ -88,7 +88,7 @@ std::vector<std::size_t> loads(const pieces& all, int servers) {
   return each;
 }
 
-/// Hashes as BytePS's documentation names them, of the key's decimal digits.
+/// Returns the hashes that BytePS's documentation names, of the key's decimal digits.
 std::uint64_t hash_of(placed_by how, std::uint64_t key) {
   char digits[24];
   std::snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(key));
@@ -102,11 +102,11 @@ std::uint64_t hash_of(placed_by how, std::uint64_t key) {
                                       : hash;
 }
 
-/// The shares of all sums that one host's server adds, with n workers' hosts and k others.
+/// The shares of all sums that one host's server adds, with n hosts of workers and k others.
 double share_of_another(double n, double k) { return 2 * (n - 1) / (n * n + k * n - 2 * k); }
 double share_of_a_workers(double n, double k) { return (n - k) / (n * n + k * n - 2 * k); }
 
-/// Says of pieces in forward order where each goes.
+/// Assigns pieces in forward order to servers.
 void place_plainly(pieces& all, const std::vector<tensor>& forward, placed_by how, int workers,
                    int servers) {
   const auto count = static_cast<std::uint64_t>(servers);
@@ -151,7 +151,7 @@ void expect_as_plainly(const std::vector<tensor>& forward, const Partition& part
   EXPECT_EQ(loads(made, servers), loads(expected, servers));
 }
 
-/// Every rule that needs no certain number of servers.
+/// Every rule that works with any number of servers.
 constexpr placed_by anywhere[] = {
     placed_by::least_loaded, placed_by::round_robin, placed_by::kvstore, placed_by::naive,
     placed_by::built_in,     placed_by::djb2,        placed_by::sdbm};
@@ -174,7 +174,7 @@ TEST(Placement, OfRecordedModelsIsThatOfAPlainLoop) {
 }
 
 TEST(Placement, OfSmallModelsIsThatOfAPlainLoop) {
-  // Nothing, one element, odd, and names that are not in forward order.
+  // Tensors of no elements, one, and odd numbers, with names that are not in forward order.
   std::vector<tensor> forward = model_of({7, 0, 1, 12, 5, 5});
   std::swap(forward[0].name, forward[4].name);
   std::swap(forward[1].name, forward[2].name);
@@ -192,9 +192,9 @@ TEST(Placement, OfSmallModelsIsThatOfAPlainLoop) {
   EXPECT_TRUE(placed({}, partition::into(), 2, {.servers = 3}).empty());
 }
 
-/// The answers of BytePS's functions for ten keys. They came into this file on 23 November 2026 as
-/// those of its functions compiled as they are; of which version, and by which program, is not
-/// recorded. BytePS as a whole was not built.
+/// The answers of BytePS's functions for ten keys. They were recorded on 23 November 2026 from
+/// these functions compiled unchanged. Of which version, and by which program, is not recorded.
+/// BytePS as a whole was not built.
 TEST(Placement, IsThatOfBytePSItself) {
   const struct {
     placed_by how;
@@ -249,14 +249,15 @@ TEST(Placement, IsThatOfBytePSItself) {
 
 TEST(Placement, OfTensorsThatTravelTogetherIsThatOfTheFirst) {
   const auto forward = model_of({4, 4, 4, 4, 4});
-  // From the last on, buckets close with their second tensor: {4, 3}, {2, 1}, {0}.
+  // From the last tensor on, buckets close with their second tensor: {4, 3}, {2, 1}, {0}.
   const fusion::up_to pairs({.bytes = 32});
   const pieces made =
       placed(forward, partition::none(), 1, {.servers = 5, .placed_by = placed_by::kvstore}, pairs);
   EXPECT_EQ(made, (pieces{{0, 0, 4, 0}, {1, 0, 8, 9973 % 5}, {3, 0, 8, 3 * 9973 % 5}}));
 }
 
-/// A server has no more than a piece less than its share, and no more than one a server above it.
+/// No server has less than its share by more than a piece, or more than its share by more than a
+/// piece for each server.
 TEST(Placement, OfTheOptimalSplitGivesEachServerItsShare) {
   for (const char* name : {"resnet50", "bert_base"}) {
     const auto forward = recorded(name);

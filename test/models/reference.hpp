@@ -17,9 +17,10 @@ namespace reference {
 using models::pass;
 using values = std::vector<double>;
 
-/// A network in double precision by definition, nothing shared with the backends but the
-/// declaration and the layout of parameters and statistics. Every layer yields values of its own:
-/// nothing is done in place, and every gradient by a layer's values is a sum over its readers.
+/// A network in double precision by definition. It shares nothing with the backends but the
+/// declaration and the layout of parameters and statistics. Every layer has output values of its
+/// own and nothing is done in place. The gradient by a layer's values is the sum over all layers
+/// that read them.
 class network {
  public:
   network(models::declaration of, std::vector<values> parameters)
@@ -44,7 +45,7 @@ class network {
     statistics_.resize(2 * channels, 1);
   }
 
-  /// Mean loss of the batch.
+  /// Returns the mean loss of the batch.
   double loss(const data::batch& batch, pass mode = pass::training) {
     const values logits = forward(batch, mode).back();
     double total = 0;
@@ -55,7 +56,7 @@ class network {
     return total / static_cast<double>(batch.labels.size());
   }
 
-  /// Gradient of the mean loss by each tensor.
+  /// Returns the gradient of the mean loss by each tensor.
   std::vector<values> gradients(const data::batch& batch) {
     const auto yielded = forward(batch, pass::training);
     std::vector<values> slopes = zeros_like(yielded);
@@ -83,7 +84,7 @@ class network {
   /// Running means, then running variances.
   values& statistics() { return statistics_; }
 
-  /// What a training pass does to them.
+  /// Updates the statistics as a training pass does.
   void move_statistics(const data::batch& batch) {
     const auto yielded = forward(batch, pass::training);
     for (std::size_t l = 0; l < of_.layers.size(); ++l) {
@@ -102,7 +103,8 @@ class network {
   }
 
  private:
-  /// `reads` counts from the network's input, 0, and layer l yields l + 1.
+  /// Where a layer reads and what it makes. `reads` is 0 for the network's input, and l + 1 for the
+  /// output of layer l.
   struct place {
     std::size_t reads{};
     models::shape in{};
@@ -129,7 +131,7 @@ class network {
     return made;
   }
 
-  /// The batch, then what each layer makes of it.
+  /// Returns the batch and then the output of each layer.
   std::vector<values> forward(const data::batch& batch, pass mode) {
     mode_ = mode;
     std::vector<values> yielded{values(batch.images.begin(), batch.images.end())};
@@ -158,7 +160,7 @@ class network {
     }
   }
 
-  /// Likewise of a convolution.
+  /// Calls `visit(output, input, weight)` for each product of a convolution.
   template <class Visit>
   static void for_each_product(const models::convolution& layer, const place& of,
                                std::size_t images, Visit visit) {
@@ -224,10 +226,10 @@ class network {
     return element / (of.height * of.width) % of.channels;
   }
 
-  /// Values of one channel.
+  /// Returns the number of values of one channel.
   static std::size_t count(const place& at, const values& x) { return x.size() / at.in.channels; }
 
-  /// Mean and variance of a channel over the batch.
+  /// Returns a channel's mean and variance over the batch.
   static std::pair<double, double> moments(const place& at, const values& x, std::size_t c) {
     const auto mean_of = [&](auto what) {
       double sum = 0;
@@ -239,7 +241,7 @@ class network {
     const double mean = mean_of([](double each) { return each; });
     return {mean, mean_of([&](double each) { return (each - mean) * (each - mean); })};
   }
-  /// What a channel is normalised by: its mean and its deviation.
+  /// Returns the mean and the deviation by which a channel is normalised.
   std::pair<double, double> normal(const place& at, const values& x, std::size_t c) const {
     const std::size_t running = at.channels_before + c;
     const auto [mean, variance] =
@@ -261,7 +263,8 @@ class network {
       }
     }
   }
-  /// Mean and deviation depend on every value of the channel.
+  /// The gradient has further terms, because mean and deviation depend on every value of the
+  /// channel.
   void backward(const models::batch_norm&, const place& at, const std::vector<values>& all,
                 const values& dy, std::vector<values>& slopes,
                 std::vector<values>& gradients) const {
@@ -298,7 +301,7 @@ class network {
     }
   }
 
-  /// Where the largest value is that an output sees.
+  /// Returns where the largest value is of those that an output depends on.
   static std::size_t winner(const models::max_pool& layer, const place& of, const values& x,
                             std::size_t output) {
     const std::size_t plane = output / (of.out.height * of.out.width);
@@ -344,7 +347,7 @@ class network {
     }
   }
 
-  /// Calls `visit(output, input)` for each output that has one.
+  /// Calls `visit(output, input)` for each output that has an input.
   template <class Visit>
   static void for_each_kept(const models::subsample& layer, const place& of, std::size_t outputs,
                             Visit visit) {
@@ -387,7 +390,8 @@ class network {
     add(dy, slopes[at.reads]);
     add(dy, slopes[layer.with + 1]);
   }
-  /// Where value `o` of both together comes from: of the layer before, or, `first`, of the other.
+  /// The origin of value `o` of a concatenation: in the layer before or, if `first`, in the other
+  /// one.
   struct origin {
     bool first;
     std::size_t at;

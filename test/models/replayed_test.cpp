@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a network's definition comes to: published counts, and the order and name of every tensor.
+/// The facts of a network's definition: published counts, and a hash of the order and name of every
+/// tensor.
 struct facts {
   const char* name;
   std::size_t elements, tensors, largest, small;
@@ -39,7 +40,7 @@ constexpr facts known[] = {
     {"kungfu_bert", 327270150, 599, 23440896, 376, 0x311284ef3b86e72b},
 };
 
-/// FNV-1a over lines of a name, a blank and a size.
+/// Returns FNV-1a over lines of a name, a blank and a size.
 std::uint64_t hash(const models::replayed& network) {
   std::uint64_t state = 14695981039346656037U;
   for (const auto& each : network.tensors) {
@@ -135,7 +136,8 @@ TEST(replayed, totals_are_the_measured_ones_and_every_tensor_has_a_share) {
   }
 }
 
-/// Of what a sample costs forward, in 1e9 operations, from the literature's multiply-adds.
+/// Expects costs that were not measured to follow from the forward operations of a sample, in 1e9,
+/// which are computed from the multiply-adds in the literature.
 TEST(replayed, what_nobody_measured_follows_from_its_operations) {
   const double resnet50 = models::replay("resnet50").forward() / 8.2;
   EXPECT_NEAR(models::replay("mobilenet_v2").forward() / resnet50, 0.6, 0.02);
@@ -194,7 +196,7 @@ TEST(replayed, unknown_names_suggest_the_nearest) {
                  "own must end in .csv.");
 }
 
-/// A file of the user's in a directory of its own.
+/// A user's file in a directory of its own.
 class replayed_csv : public testing::Test {
  protected:
   replayed_csv()

@@ -15,11 +15,11 @@
 #include "models/reference.hpp"
 #include "tutti/base/memory.hpp"
 
-/// What networks are tested with, wherever their memory is.
+/// Networks for tests, wherever their memory is.
 namespace samples {
 
-/// Every kind of layer that reads the one before, odd sides, a convolution that needs its input's
-/// gradient, channel counts that fill no vector register.
+/// Every kind of layer that reads the one before it, with odd sides, a convolution that needs its
+/// input's gradient, and channel counts that fill no vector register.
 inline models::declaration odd() {
   return {.name = "odd",
           .input = {2, 9, 7},
@@ -28,7 +28,8 @@ inline models::declaration odd() {
                      models::linear{"fc1", 11}, models::relu{}, models::linear{"fc2", 4}}};
 }
 
-/// Blocks around an identity, a subsampling and a projection, everything normalised; odd as well.
+/// Residual blocks around an identity, a subsampling and a projection, all normalised, also with
+/// odd sizes.
 inline models::declaration residual() {
   using models::batch_norm;
   using models::branch;
@@ -69,7 +70,7 @@ inline models::declaration residual() {
                      models::linear{"fc", 4}}};
 }
 
-/// Branches side by side, of odd channel counts, one of them read twice.
+/// Parallel branches with odd channel counts, one of which is read twice.
 inline models::declaration branched() {
   using models::branch;
   using models::concatenate;
@@ -152,7 +153,7 @@ inline void expect_near(std::span<const float> got, const reference::values& exp
   }
 }
 
-/// Loss and gradients of one batch are those of double precision.
+/// Expects the loss and gradients of one batch to be those of double precision.
 template <class Model>
 void expect_the_oracles(Model& model, const models::declaration& of, const batch_of& some) {
   reference::network oracle(of, all_parameters(model));
@@ -167,8 +168,8 @@ void expect_the_oracles(Model& model, const models::declaration& of, const batch
   }
 }
 
-/// After some training passes the running statistics are those of double precision, and inference,
-/// of a short batch as well, goes by them and leaves them.
+/// Expects the running statistics after some training passes to be those of double precision.
+/// Inference, also of a short batch, uses them and leaves them unchanged.
 template <class Model>
 void expect_the_oracles_inference(Model& model, const models::declaration& of,
                                   std::size_t classes) {

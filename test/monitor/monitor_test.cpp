@@ -1,4 +1,5 @@
-// What monitors see of a training run, and that a run without one holds nothing of them.
+// What monitors observe of a training run, and that an engine without a monitor stores nothing for
+// one.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -27,7 +28,7 @@ using monitor::timeline;
 
 constexpr int steps = 3;
 
-/// Trains with `watching` on every rank; answers what each worker's monitor saw.
+/// Trains with the monitor `watching` on every rank, and returns each worker's monitor.
 template <class Strategy, class Monitor>
 std::map<int, Monitor> seen_by_workers(int workers, const Monitor& watching) {
   std::map<int, Monitor> all;
@@ -172,7 +173,7 @@ TEST(Timeline, ShowsARowForEveryRankAndPhase) {
   }
 }
 
-/// Would end the program if anybody told it anything.
+/// A monitor that would end the program if an event were recorded.
 struct unobserving {
   using role = tutti::role::monitor;
   static constexpr bool observes = false;
@@ -184,7 +185,7 @@ TEST(None, IsNeitherTold) { EXPECT_EQ(seen_by_workers<compose<>>(2, unobserving(
 template <class Monitor>
 using engine_with = engine<compose<>, transport::in_process, optimizer::sgd, Monitor>;
 
-// Nor does an engine hold anything for it.
+// An engine does not store anything for a monitor that observes nothing.
 static_assert(std::is_empty_v<monitor::none> && !monitor::none::observes);
 static_assert(sizeof(engine_with<monitor::none>) == sizeof(engine_with<unobserving>));
 static_assert(sizeof(engine_with<monitor::none>) + sizeof(timeline) <=

@@ -1,5 +1,5 @@
-// What monitors make of gradients and parameters, against plain loops in double that see every
-// rank's, and of times, against delays that the test puts somewhere.
+// Statistics of gradients and parameters, compared with plain loops in double that see every
+// rank's; and statistics of times, compared with delays that the test inserts.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int steps = 6;
 
-/// What each worker's monitor has seen; `make(memory, rank)` makes it.
+/// Returns what each worker's monitors have seen; `make(memory, rank)` makes a monitor.
 template <class Strategy, class Make, class Give = gradient_function>
 auto seen_by(int workers, int taken, Make make, Give give = gradient) {
   using monitor_type = decltype(make(std::declval<arena&>(), 0));
@@ -75,7 +75,7 @@ struct expected_noise {
   }
 };
 
-/// KungFu's, as each worker sees it; and, last, of all workers' norms.
+/// Returns KungFu's noise scale as each worker sees it, followed by that of all workers' norms.
 std::vector<expected_noise> noise_in_double(int workers, int taken, unsigned interval) {
   std::vector<expected_noise> made(static_cast<std::size_t>(workers) + 1);
   for (int step = 0; step < taken; step += static_cast<int>(interval)) {
@@ -125,7 +125,7 @@ void noise_is_kungfus() {
 }
 TEST(NoiseScale, IsThatOfOneProcessThatSeesAllGradients) {
   noise_is_kungfus<compose<>>();
-  noise_is_kungfus<compose<fusion::when_ready>>();  // means come out of buffers that move on
+  noise_is_kungfus<compose<fusion::when_ready>>();  // where means are in buffers that are reused
 }
 
 TEST(NoiseScale, KeepsNegativeValues) {
@@ -142,8 +142,9 @@ TEST(NoiseScale, KeepsNegativeValues) {
   EXPECT_EQ(large.noise(), -64) << "a mean longer than the gradient";
 }
 
-/// Gradients of a batch: a constant, and normal noise of unit deviation over the batch's root.
-/// Drawn before from one pool, at another place in it for each worker and step.
+/// The gradients of a batch: a constant, plus normal noise of unit deviation divided by the root of
+/// the batch size. The noise was drawn once into a pool, and each worker and step begins at another
+/// place of it.
 class gaussian {
  public:
   static constexpr std::size_t elements = 100'003;
@@ -171,7 +172,7 @@ class gaussian {
 TEST(NoiseScale, RecoversThatOfAKnownGaussianWithinFivePerCent) {
   constexpr int workers = 2;
   constexpr int taken = 200;
-  const gaussian given(0.1875);  // its square times the large batch is 2.25 times the noise
+  const gaussian given(0.1875);  // the square times the large batch is 2.25 times the noise
   std::vector<double> own(workers);
   std::vector<double> of_all(workers);
   transport::run_ranks(workers, [&](transport::in_process& world) {
@@ -256,7 +257,7 @@ TEST(Variance, IsThatOfOneProcessThatSeesAllGradientsAndEqualOnAllRanks) {
 
 // ---- the distance from consensus
 
-/// Each worker its own model: what `trained` leaves of a worker's gradients alone.
+/// Returns the distance of models that workers train by their own gradients only.
 double distance_in_double(int workers, int taken) {
   std::vector<std::vector<float>> models;
   for (int worker = 0; worker < workers; ++worker) {
@@ -319,7 +320,7 @@ TEST(Tee, LetsBothSeeAllAndAddsUpBothsSums) {
   for (std::size_t rank = 0; rank < workers; ++rank) {
     auto its = both[rank].front();
     EXPECT_EQ(monitor::part_of<counters>(its).count(event::ready), steps * tensor_sizes().size());
-    // Norms are added as tensors come, in another order in each run.
+    // Norms are added in the order in which tensors arrive, which differs from run to run.
     expect_near(
         monitor::part_of<monitor::noise_scale>(its).own(),
         {noise_alone[rank].front().own().signal(), noise_alone[rank].front().own().noise()});
@@ -342,7 +343,8 @@ TEST(Tee, LetsBothSeeAllAndAddsUpBothsSums) {
   static_assert(!facts::reads_memory<monitor::tee<counters, monitor::stragglers>>);
 }
 
-/// Bytes that ranks send in 16 steps for a monitor that looks at every `interval` of them.
+/// Checks the bytes that ranks send in 16 steps for a monitor that observes every `interval`th
+/// step.
 TEST(Monitors, ReportWhatTheySendAtIntervalsOfOneAndEight) {
   for (const unsigned interval : {1u, 8u}) {
     std::vector<report> reports(3);
@@ -374,7 +376,7 @@ TEST(Monitors, ReportWhatTheySendAtIntervalsOfOneAndEight) {
 
 struct slow {
   int rank{};
-  seconds computes{};  ///< longer, in each step
+  seconds computes{};  ///< added to each step
   bool has_narrow_nic{};
 };
 

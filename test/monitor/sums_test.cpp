@@ -1,4 +1,4 @@
-// What monitors add up over the workers, step by step, against plain loops in double.
+// The sums that monitors make over all workers, step by step, compared with plain loops in double.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int steps = 4;
 
-/// What rank 0's monitor was told; every rank's the same.
+/// Expects rank 0's monitor to get the sums, and every other rank's monitor to get equal ones.
 template <class Strategy>
 void sums_of_all_workers(progress who) {
   for (int workers = 1; workers <= 5; ++workers) {
@@ -50,7 +50,8 @@ TEST(Sums, AreThoseOfAllWorkers) {
   }
 }
 
-/// Steps overlap: what a rank adds for one may be another's in the next, and nothing is lost.
+/// Steps overlap, so what a rank adds for one step may reach another rank during the next. Nothing
+/// is lost.
 TEST(Sums, OfStepsThatOverlapAreInTheOrderOfSteps) {
   std::vector<std::vector<summing::totals>> seen(3);
   transport::run_ranks(3, [&](transport::in_process& world) {
@@ -109,7 +110,8 @@ TEST(Sums, InSimulation) {
   }
 }
 
-/// Bytes sent by each rank: its strategy's, and its monitor's beside.
+/// Returns the bytes that each rank sends for its strategy, and those that it sends for its
+/// monitor.
 template <class Watching>
 std::vector<std::pair<traffic, traffic>> sent(Watching watching) {
   std::vector<std::pair<traffic, traffic>> all(3);

@@ -1,5 +1,5 @@
-// Processes that take each other for other hosts: long messages are sent before they are received,
-// with all their pieces at once, or in turns where they are staged.
+// Processes that take each other for processes of other hosts. Long messages are sent before they
+// are received, with all pieces at a time, or in turns where they are staged.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -39,7 +39,7 @@ words numbers(std::size_t bytes, int seed) {
   return all;
 }
 
-/// Adds, and notes where what is added lies, if it is long: that is staging.
+/// Adds, and records the addresses of long pieces that are added, which are in staging memory.
 struct add_and_note {
   static constexpr std::size_t unit = 8;
   std::set<const std::byte*>* seen;
@@ -56,7 +56,8 @@ struct add_and_note {
   }
 };
 
-/// One exchange with the other of two ranks; says how many long pieces were staged at once at most.
+/// Makes one exchange with the other of two ranks, and reports the most long pieces that were
+/// staged at a time.
 task exchange_of(transport::mpi& world, std::size_t sent, std::size_t received,
                  std::size_t& staged) {
   const int peer = 1 - world.rank();
@@ -142,8 +143,8 @@ TEST(Apart, AnAbortEndsAnExchangeThatIsNeverAnswered) {
   });
 }
 
-/// What is pushed to somebody who waits for anybody comes whole, whatever its length, and from each
-/// in the order in which it was sent.
+/// A message to a rank that receives from any rank arrives whole, whatever its length, and messages
+/// of one sender arrive in the order in which they were sent.
 TEST(Apart, PushesOfAnyLengthComeWhole) {
   constexpr std::size_t step = 8 * 4096;
   const std::vector<std::size_t> lengths{
@@ -180,7 +181,8 @@ TEST(Apart, PushesOfAnyLengthComeWhole) {
   }
 }
 
-/// Memory of all ranks of one communicator, who look at it and do not let MPI go on.
+/// Shared memory of all ranks of one communicator, which they read without a call that would let
+/// MPI progress.
 class noticeboard {
  public:
   explicit noticeboard(MPI_Comm all) {
@@ -212,7 +214,7 @@ class noticeboard {
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
-/// Waits without a call of MPI's, for 20 seconds at most: then the test fails, and ends.
+/// Waits without a call of MPI, for 20 seconds at most; then the test fails.
 void wait_for(const std::atomic<bool>& notice) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!notice && std::chrono::steady_clock::now() < limit) {
@@ -220,8 +222,8 @@ void wait_for(const std::atomic<bool>& notice) {
   EXPECT_TRUE(notice);
 }
 
-/// Rank 1 stops in the middle of a long push, and goes on when rank 0 has what rank 2 sent after
-/// that had begun. Where MPI reads another process's memory, the push may end without rank 1.
+/// Rank 1 stops in the middle of a long push, and continues when rank 0 has what rank 2 sent after
+/// that push had begun. Where MPI reads another process's memory, the push may end without rank 1.
 TEST(Apart, APushThatIsStillOnItsWayHoldsUpNobodyElses) {
   among(3, [](MPI_Comm all) {
     const noticeboard board(all);
@@ -253,7 +255,8 @@ TEST(Apart, APushThatIsStillOnItsWayHoldsUpNobodyElses) {
   });
 }
 
-/// What a world of so many ranks says to lists of hosts of which the last rank's may differ.
+/// Returns the error of a world of three ranks for lists of hosts, where the last rank's list may
+/// differ.
 std::string refusal(const std::vector<int>& hosts, const std::vector<int>& of_the_last) {
   std::string said;
   among(3, [&](MPI_Comm some) {
@@ -268,7 +271,7 @@ std::string refusal(const std::vector<int>& hosts, const std::vector<int>& of_th
   return said;
 }
 
-/// Every rank is told, so that none waits for another.
+/// Every rank gets the error, so that none waits for another.
 TEST(Apart, ListsOfHostsThatDifferAreRefusedOnEveryRank) {
   EXPECT_EQ(refusal({0, 0, 1}, {0, 0, 1}), "");
   EXPECT_EQ(refusal({}, {}), "");

@@ -11,7 +11,7 @@
 
 namespace tutti::test {
 
-/// Processes of one machine that say of each other that they live elsewhere.
+/// Processes of one machine that state that they are on different hosts.
 class placed_mpi : public transport::mpi {
  public:
   int host_of(int rank) const { return hosts[static_cast<std::size_t>(rank)]; }
@@ -21,7 +21,7 @@ class placed_mpi : public transport::mpi {
 
 std::optional<placed_mpi> all_processes;
 
-/// Leaves before MPI ends.
+/// Destroys the world before MPI ends.
 class leaving : public ::testing::Environment {
   void SetUp() override { all_processes.emplace(); }
   void TearDown() override { all_processes.reset(); }
@@ -30,7 +30,8 @@ class leaving : public ::testing::Environment {
 struct placed_processes {
   using transport = placed_mpi;
 
-  /// On all processes of the job or on none: the other numbers have runs of their own.
+  /// Runs on all processes of the job or on none, because other numbers of ranks have jobs of their
+  /// own.
   template <class Body>
   static bool run(const std::vector<int>& hosts, Body body) {
     if (static_cast<int>(hosts.size()) != all_processes->size()) {
@@ -41,7 +42,7 @@ struct placed_processes {
     return true;
   }
 
-  /// What each process holds of its own rank becomes known to all.
+  /// Broadcasts what each process holds for its own rank to all processes.
   static void share(std::vector<std::vector<std::byte>>& held) {
     for (std::size_t rank = 0; rank < held.size(); ++rank) {
       MPI_Bcast(held[rank].data(), static_cast<int>(held[rank].size()), MPI_BYTE,
@@ -50,7 +51,7 @@ struct placed_processes {
   }
 };
 
-/// These meet, and find that their data lies elsewhere.
+/// These ranks make a rendezvous and find that their data are not in shared memory.
 using in_memory_of_their_own =
     testing::Types<collective_on<placed_processes, collective::in_host_memory<collective::ring>>>;
 

@@ -1,4 +1,4 @@
-// The rows of the covering array that are between processes: the same bits.
+// The rows of the covering array whose place is between processes end with the same bits.
 #include "support/covering.hpp"
 
 #include <gtest/gtest.h>

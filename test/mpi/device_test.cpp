@@ -1,5 +1,6 @@
-// Processes whose gradients lie in a device's memory, which is poison until it is written: the laws
-// of a transport and the oracle, with MPI at that memory itself and by way of the host's.
+// Processes whose gradients are in a device's memory, which is poisoned until it is written. The
+// laws of a transport and the oracle hold both with MPI reading that memory itself and by way of
+// the host's.
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -36,7 +37,7 @@ using architecture::all_reduce;
 
 constexpr device_path both_paths[] = {device_path::staged, device_path::direct};
 
-/// Begins the exchange of one tensor while the device has yet to write the other's gradient.
+/// Begins the exchange of one tensor while the device has yet to write the other tensor's gradient.
 void is_not_held_up_by_another(device_path path) {
   using strategy = compose<all_reduce<>, fusion::none>;
   world_type world(MPI_COMM_WORLD, path);
@@ -86,7 +87,7 @@ TEST(MpiDevice, AGradientThatIsNotThereYetHoldsUpNobodyElses) {
   }
 }
 
-/// What the host sends needs no device: it neither waits for one nor is it copied.
+/// Sending the host's memory needs no device: it neither waits for one nor is copied.
 TEST(MpiDevice, HostMemoryDoesNotWaitForTheQueue) {
   world_type world(MPI_COMM_WORLD, device_path::staged);
   std::atomic<bool> may_go_on{false};
@@ -116,8 +117,9 @@ TEST(MpiDevice, HostMemoryIsNoTensors) {
 }  // namespace tutti::test
 
 int main(int argc, char** argv) {
-  // Where a message is longer than its receive, Open MPI 4.1 copies all of it out of the sender's
-  // process, past the end of memory: the law of sizes that disagree must not let it.
+  // Where a message is longer than its receive, Open MPI 4.1 copies all of it from the sender's
+  // process, past the end of the receiver's memory. The law of disagreeing sizes must not trigger
+  // that.
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
   return tutti::test::run_tests_of_processes(argc, argv);
 }

@@ -35,7 +35,7 @@ void all_reduce(mpi& world, std::span<float> values, tag where = first_chunk) {
   drive(world, collective_in_host{}.all_reduce(endpoint<mpi>(world, where), data));
 }
 
-/// Sums of these are not exact.
+/// Returns values whose sums are not exact.
 float fraction(int rank, int round, std::size_t element) {
   return 1.0F /
          static_cast<float>(1 + (element * 7 + static_cast<std::size_t>(rank * 13 + round)) % 101);
@@ -52,7 +52,7 @@ std::vector<float> sum_in_rank_order(int ranks, int round, std::size_t elements)
   return sum;
 }
 
-/// Calls `body(world)` on every process, where their host has memory for them to share.
+/// Calls `body(world)` on every process, if their host has memory that they can share.
 template <class Body>
 void on_one_host(Body body) {
   on_all_processes([&](mpi& world) {
@@ -67,7 +67,7 @@ void on_one_host(Body body) {
   });
 }
 
-/// A model's memory, with gradients that all processes reach.
+/// Returns a model's memory, with gradients that all processes of the host can access.
 arena shared_arena(mpi& world) {
   arena memory(declarations(),
                [&](std::size_t elements) { return world.allocate_shared(elements); });
@@ -75,7 +75,7 @@ arena shared_arena(mpi& world) {
   return memory;
 }
 
-/// What `body()` throws; nothing if it ends well.
+/// Returns the message of what `body()` throws, empty if it ends well.
 template <class Body>
 std::string thrown_by(Body body) {
   try {
@@ -106,7 +106,8 @@ TEST(HostMemory, TakesTheSumInRankOrderAndNoMessage) {
   });
 }
 
-/// Where one rank's values lie elsewhere, or ranks cannot meet, all take the messages.
+/// If one rank's values are in other memory, or ranks cannot make a rendezvous, all ranks use
+/// messages.
 TEST(HostMemory, IsNotNeeded) {
   on_one_host([](mpi& world) {
     constexpr std::size_t elements = 1001;
@@ -189,7 +190,7 @@ TEST(HostMemory, TrainsAndSendsNothing) {
   });
 }
 
-/// A rank that nobody sends anything is heard all the same.
+/// A failure is heard also from a rank to which no message is sent.
 TEST(HostMemory, WhoFailsEndsThoseThatWaitAtARendezvous) {
   on_one_host([](mpi& world) {
     if (world.size() == 1) {
@@ -227,7 +228,7 @@ TEST(HostMemory, WhoLeavesByAnExceptionEndsEveryRank) {
   });
 }
 
-/// A rank that is refused alone: who catches that tells nobody else.
+/// Only one rank is refused; catching that error tells no other rank.
 TEST(HostMemory, WhoIsRefusedEndsEveryRank) {
   on_one_host([](mpi& world) {
     if (world.size() == 1) {

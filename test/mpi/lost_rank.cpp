@@ -1,5 +1,5 @@
-// A job in which rank 1 is lost in the way that the first argument says. Run by lost_rank.sh
-// and lost_link.sh.
+// A job in which rank 1 is lost in the way that the first argument names. Run by lost_rank.sh and
+// lost_link.sh.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     }
     engine.wait();
   } catch (const std::exception& failed) {
-    if (how == "is_cut_off") {  // the others have their say before the abort reaches them
+    if (how == "is_cut_off") {  // the other ranks can report before the abort reaches them
       std::fprintf(stderr, "tutti: %s\n", failed.what());
       sleep(2);
     }

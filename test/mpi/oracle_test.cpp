@@ -1,4 +1,4 @@
-// Strategies between real processes.
+// The strategy laws between real processes.
 #include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct negotiated_by_priority
              .coordination = {.by = coordination::identity::name, .cache = 3}}};
   }
 };
-/// Three steps on means, and then models that meet every second step.
+/// Three steps on means, and then models that are averaged in every second step.
 struct means_and_then_models
     : listed::with_defaults<
           compose<architecture::switch_at<architecture::all_reduce<collective::canonical>,
@@ -91,7 +91,7 @@ TEST(Processes, ReplanOnTheWay) {
   });
 }
 
-/// Training through two re-plans comes to what the oracle has for so many workers.
+/// Expects training through two re-plans to give the oracle's result for that many workers.
 template <class UpdatedBy>
 void replans_with_servers(std::vector<float> (*oracle)(int workers)) {
   using strategy = compose<architecture::parameter_server<consistency::synchronous, UpdatedBy>,
@@ -111,7 +111,7 @@ TEST(Processes, ReplanWithServersThatUpdate) {
       [](int workers) { return trained(workers, replanned_steps); });
 }
 
-/// Each worker's gradient is a step of its own, in rank order.
+/// Returns the parameters if each worker's gradient is a step of its own, in rank order.
 std::vector<float> stepped_by_push(int workers) {
   constexpr sgd_values set{};
   std::vector<float> x(total_elements());
@@ -176,7 +176,7 @@ TEST(Processes, JoinOneAfterTheOther) {
   });
 }
 
-/// Nothing of rank 1's is on its way, and no deadline has passed.
+/// Nothing of rank 1's is under way, and no deadline has passed.
 TEST(Processes, HearAtOnceOfWhoThrowsBetweenSteps) {
   using strategy = compose<architecture::all_reduce<>>;
   on_all_processes([](transport::mpi& world) {

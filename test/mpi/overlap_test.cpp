@@ -1,6 +1,6 @@
-// Overlap is real: on real processes, with gradients final in another order on each rank, a chunk's
-// first byte leaves within a millisecond of `ready` while the other layers still compute. A
-// schedule that waits for the end must fail the same check.
+// Communication overlaps with computing on real processes whose gradients become final in another
+// order on each rank: a chunk's first byte leaves within a millisecond of `ready`, while the other
+// layers still compute. A schedule that waits for the end must fail the same check.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -34,8 +34,8 @@ void compute_for(const recorded_mpi& world, seconds duration) {
   }
 }
 
-/// Median seconds from `ready` to the first send of the tensor's chunk, over all but each step's
-/// last tensor.
+/// Returns the median seconds from `ready` to the first send of the tensor's chunk, over all
+/// tensors but each step's last.
 template <class Strategy>
 seconds median_delay() {
   recorded_mpi world(*processes, 1 << 16);
@@ -48,7 +48,7 @@ seconds median_delay() {
   std::vector<seconds> delays;
   for (int step = 0; step < steps; ++step) {
     engine.wait();
-    engine.average(0);  // the ranks begin a step together
+    engine.average(0);  // so that the ranks begin a step together
     std::vector<seconds> given(layers);
     const auto order = shuffled(layers, world.rank(), step);
     const std::size_t before = world.log().size();

@@ -1,5 +1,5 @@
-// Nobody waits for a process that stands still in code of its own, outside any call of the engine:
-// the others take their steps meanwhile. Where gradients are averaged they do not.
+// The other ranks take their steps while one process computes without calling the engine. Where
+// gradients are averaged, they do not.
 #include "tutti/architecture/pair_averaging.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 
 transport::mpi* processes = nullptr;
 
-/// A number that all processes of this host count up and read without a call of MPI, which would
-/// move their communication on. Every process must make and destroy it.
+/// A number that all processes of this host increment and read without a call of MPI, which would
+/// let their communication progress. Every process must make and destroy it.
 class shared_count {
  public:
   shared_count() {
@@ -50,8 +50,8 @@ class shared_count {
   number* count_ = nullptr;
 };
 
-/// On a core, as a model computes, until `over` or for `limit`: whoever sleeps leaves the core to
-/// the thread that answers.
+/// Keeps a core busy, as a model does, until `over` or for `limit`. Sleeping would leave the core
+/// to the thread that answers.
 template <class Over>
 void compute(std::chrono::milliseconds limit, Over over) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -70,8 +70,8 @@ void take_steps(Engine& engine) {
   }
 }
 
-/// How many of the others have taken all their steps when rank 1, which stands still until
-/// they have or for `limit`, begins its own: what rank 1 sees.
+/// Returns how many of the others have taken all their steps when rank 1 begins its own. Rank 1
+/// waits until all of them have, or for `limit`.
 template <class Architecture>
 int ended_before_it_begins(std::chrono::milliseconds limit) {
   arena memory(std::vector<arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});
@@ -104,12 +104,12 @@ TEST_F(PairAveraging, OthersGoOnBesideOneThatStandsStill) {
   EXPECT_EQ(ended_before_it_begins<architecture::pair_averaging>(milliseconds(60'000)),
             processes->size() - 1);
 }
-/// The one that stands still is passive: others average with it meanwhile.
+/// The waiting rank is passive, and others average with it meanwhile.
 TEST_F(PairAveraging, AlsoWhereItIsPassive) {
   EXPECT_EQ(ended_before_it_begins<architecture::bipartite_averaging>(milliseconds(60'000)),
             processes->size() - 1);
 }
-/// All averagings with it meanwhile are what its first gradient has missed.
+/// The first gradient of the passive rank has missed all averagings with it.
 TEST_F(PairAveraging, ARankThatIsPassiveSaysHowStaleItsGradientsAre) {
   const int ranks = processes->size();
   arena memory(std::vector<arena::declaration>{{"weight", 1 << 16}, {"bias", 17}});

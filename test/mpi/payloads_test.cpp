@@ -1,6 +1,6 @@
-// What is no mean of floats, between processes: payloads of unknown length, sums in rounds and
-// votes against the oracles, bytes as the codec makes them; servers that count every push once;
-// ranks that send nothing.
+// Exchanges that are no mean of floats, between processes. Payloads of unknown length, sums in
+// rounds and votes are compared with the oracles, and bytes with the codec's. Servers count every
+// push once, and some ranks send nothing.
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Coded, StrategyLaw, coded_strategies_on<on_proces
 using votes_of_processes = testing::Types<strategy_on<listed::SignSGD, on_processes>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Votes, StrategyLaw, votes_of_processes);
 
-/// Two servers where three processes leave a worker, else one. Whoever comes first, every worker's
-/// push of every step counts once: without momentum a gradient moves the parameters by the same
-/// wherever they stand.
+/// Two servers if three processes leave a worker, otherwise one. Whichever worker comes first,
+/// every push of every step counts once. Without momentum a gradient moves the parameters by the
+/// same amount wherever they are.
 template <class UpdatedBy>
 void counts_every_push_once() {
   constexpr int steps = 4;
@@ -58,12 +58,12 @@ void counts_every_push_once() {
       take_step(engine, memory, step);
     }
     engine.wait();
-    engine.average(0);  // everybody has pushed
+    engine.average(0);  // now every worker has pushed
     std::ranges::fill(memory.gradients(), 0.0f);
     for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
       engine.ready(tensor_id(id));
     }
-    engine.wait();  // and has what came of it
+    engine.wait();  // and this worker has the result
     for (std::size_t i = 0; i < memory.parameters().size(); ++i) {
       double expected = initial(i);
       for (int step = 0; step < steps; ++step) {
@@ -116,7 +116,7 @@ TEST(MpiPayloads, AreAddedInRounds) {
   });
 }
 
-/// What a rank's parameters are after some steps.
+/// Returns a rank's parameters after some steps.
 template <class Strategy, class World, class Optimizer>
 std::vector<float> trained_by(World& world, const Optimizer& values) {
   arena memory = model_of(world.rank());
@@ -128,7 +128,7 @@ std::vector<float> trained_by(World& world, const Optimizer& values) {
   return {memory.parameters().begin(), memory.parameters().end()};
 }
 
-/// Bit for bit, over threads of one process, where an oracle in double precision has it.
+/// Expects the bits of threads of one process, which an oracle in double precision checks.
 template <class Strategy, class Optimizer>
 void train_as_between_threads(const Optimizer& values) {
   on_all_processes([&values](transport::mpi& world) {

@@ -1,5 +1,5 @@
-// Calls that MPI refuses while a job runs: this program stands between tutti and MPI, and has one
-// of them fail.
+// Calls that MPI refuses while a job runs. This program intercepts the calls from tutti to MPI and
+// makes one of them fail.
 #include <cstddef>
 #include <exception>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 enum class call { none, probe, look_at_all, look_at_the_notice, look_at_a_send };
 
-/// Which call of this process's is refused next.
+/// The call of this process that is refused next.
 call refused = call::none;
 
 bool refuses(call which) { return refused == which && std::exchange(refused, call::none) == which; }
@@ -31,7 +31,7 @@ int MPI_Improbe(int from, int tag, MPI_Comm on, int* found, MPI_Message* message
   return refuses(call::probe) ? MPI_ERR_OTHER : PMPI_Improbe(from, tag, on, found, message, status);
 }
 
-/// The first request is the one that hears of failures.
+/// The first request is the one for notices of failures.
 int MPI_Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
   if (refuses(call::look_at_all)) {
     return MPI_ERR_OTHER;
@@ -61,8 +61,8 @@ namespace {
 
 constexpr tag first_chunk{channel::data, 0, 0};
 
-/// Both ranks wait for a message that nobody sends, until rank 0's MPI refuses a call: both end
-/// with its words.
+/// Both ranks wait for a message that is never sent, until rank 0's MPI refuses a call. Both end
+/// with that error.
 void both_hear_of(call which) {
   among(2, [which](MPI_Comm some) {
     tutti::transport::mpi world(some);

@@ -1,5 +1,5 @@
-// Servers between processes: a hundred thousand pushes take effect once each, and a worker that is
-// late holds nobody.
+// Servers between processes: a hundred thousand pushes take effect once each, and a late worker
+// holds up no other.
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <vector>
@@ -21,7 +21,7 @@ using served = compose<architecture::parameter_server<Consistency, UpdatedBy>>;
 
 int workers() { return processes->size() - 1; }
 
-/// Each of up to four workers pushes each of 125 tensors 200 times.
+/// Up to four workers each push each of 125 tensors 200 times.
 template <class Strategy>
 void pushes_each_once() {
   if (workers() == 0) {
@@ -56,7 +56,8 @@ TEST(ExactlyOnce, DifferencesOfProcesses) {
   pushes_each_once<served<consistency::asynchronous, updated_by::workers>>();
 }
 
-/// Worker 1 begins when worker 0 has ended its steps: none of the others may need anything of it.
+/// Worker 1 begins when worker 0 has ended its steps, so the other workers must not need anything
+/// of worker 1.
 template <class Strategy>
 void others_end_before_one_begins(engine_options<Strategy> set = {}) {
   if (workers() < 2) {

@@ -1,4 +1,4 @@
-// MPI that nobody has started before the first transport of the process.
+// The first transport of a process starts MPI.
 #include <gtest/gtest.h>
 #include <memory>
 #include <string_view>
@@ -16,8 +16,8 @@ bool has_ended() {
   return ended != 0;
 }
 
-/// The first of two to be made is the first to end: MPI stays for the other, which trains on. It
-/// does not start again.
+/// Of two transports the first is destroyed first. MPI continues for the other, which trains on,
+/// and does not start again afterwards.
 TEST(Session, TheLastTransportEndsMpi) {
   auto first = std::make_unique<transport::mpi>();
   auto last = std::make_unique<transport::mpi>(MPI_COMM_WORLD);

@@ -1,4 +1,4 @@
-// Strategies replayed by real processes over an emulated network come to what the simulation says.
+// Strategies that real processes replay over an emulated network take the simulated time.
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <string>
@@ -24,7 +24,7 @@ using processes = transport::shaped<transport::mpi>;
 
 transport::mpi* carrier = nullptr;
 
-/// Twelve layers, the last the longest, 4 MB of gradient: 48 ms of a ring of four.
+/// Returns twelve layers, the last the longest, with 4 MB of gradient: 48 ms of a ring of four.
 std::vector<computation> model() {
   std::vector<computation> layers;
   for (std::size_t i = 0; i < 12; ++i) {
@@ -45,8 +45,8 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
   replay<Strategy> simulation(model(), set, payloads::counted, length);
   run_simulated(over, each, [&](simulated& world) { return simulation(world); });
   const seconds expected = simulation.result().quantile(0.5);
-  // A run does not count if it says itself that this host was too busy for it, or if one message
-  // was later than the tolerance: where all ranks wait for that message, the iteration is as late.
+  // A run does not count if it reports that this host was too busy, or if one message was later
+  // than the tolerance. Where all ranks wait for that message, the iteration is as late.
   const seconds tolerance = 0.05 * expected;
   enum verdict : int { given, not_yet, never };
   int came = not_yet;
@@ -54,7 +54,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
     replay<Strategy> emulation(model(), set, what, length);
     const auto run =
         run_shaped(*carrier, over, each, [&](processes& world) { return emulation(world); });
-    if (carrier->rank() == 0) {  // who has the result
+    if (carrier->rank() == 0) {  // the rank that has the result
       const seconds measured = emulation.result().quantile(0.5);
       std::printf("%.3f ms, simulated %.3f ms; wall / logical %.4f, late %.0f us (worst %.0f us)\n",
                   1e3 * measured, 1e3 * expected, run.wall / run.time, 1e6 * run.mean_lateness,

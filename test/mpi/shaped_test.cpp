@@ -1,5 +1,6 @@
-// Processes connected as over a network: what a message, a crowd and a ring take is worked out by
-// hand, on the network's clock. The host's clock tells at most that a run does not count.
+// Processes connected as over a network. The times of a message, of many senders and of a ring are
+// worked out by hand, on the network's clock. The host's clock tells at most that a run does not
+// count.
 #include "tutti/transport/shaped.hpp"
 
 #include <cstddef>
@@ -23,7 +24,7 @@ using transport::link;
 using transport::network;
 using processes = tutti::transport::shaped<tutti::transport::mpi>;
 
-/// A rank is a process, over a network of such NICs.
+/// Ranks are processes, over a network of such NICs.
 template <class Nic>
 struct processes_world {
   using transport = processes;
@@ -43,10 +44,10 @@ struct as_fast_as_the_host {
   static constexpr link kind{1e9, 5e-6};
   static constexpr std::size_t longest = (1 << 20) + 12;
 };
-/// Everything is late.
+/// Every message is late.
 struct faster_than_the_host {
   static constexpr link kind = network::at_once;
-  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
+  static constexpr std::size_t longest = (9 << 20) + 12;  // so long that it is sent in pieces
 };
 
 }  // namespace
@@ -67,7 +68,7 @@ std::span<std::byte> phantom(std::size_t length) {
   return {static_cast<std::byte*>(nullptr), length};
 }
 
-/// Runs `body` on that network, if there are so many processes, and expects it to take `time`.
+/// Runs `body` on that network, if there are enough processes, and expects it to take `time`.
 template <class Body>
 void takes(seconds time, const network& over, Body body) {
   among(over.ranks(), [&](MPI_Comm some) {
@@ -79,9 +80,9 @@ void takes(seconds time, const network& over, Body body) {
   });
 }
 
-/// Expects `body` to take `time` where ranks share a NIC, whose turns go to whoever comes first.
-/// Had this host come to one of them later than a turn lasts, the order might be another: such a
-/// run says nothing.
+/// Expects `body` to take `time` where ranks share a NIC, whose turns go to the first that asks. If
+/// this host reached a turn later than a turn lasts, the order may be another, and the run does not
+/// count.
 template <class Body>
 void takes_in_turns(seconds time, const network& over, Body body) {
   among(over.ranks(), [&](MPI_Comm some) {
@@ -97,7 +98,7 @@ void takes_in_turns(seconds time, const network& over, Body body) {
   });
 }
 
-/// Each of the first half sends to its opposite in the other.
+/// Each rank of the first half sends to its counterpart in the second half.
 task half_sends(processes& world) {
   const int half = world.size() / 2;
   if (world.rank() < half) {
@@ -107,7 +108,7 @@ task half_sends(processes& world) {
   }
 }
 
-/// Everybody sends to the last.
+/// Every other rank sends to the last.
 task all_send_to_the_last(processes& world) {
   const int last = world.size() - 1;
   if (world.rank() < last) {
@@ -119,7 +120,7 @@ task all_send_to_the_last(processes& world) {
   }
 }
 
-/// Each hands on what it got, with one byte more.
+/// Each rank forwards what it received, with one byte more.
 task chain(processes& world) {
   std::vector<std::byte> all(bytes);
   if (world.rank() > 0) {

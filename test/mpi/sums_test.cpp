@@ -1,4 +1,4 @@
-// What monitors add up over the workers, between processes.
+// The sums that monitors make over the workers, between processes.
 #include <gtest/gtest.h>
 
 #include "support/mpi_world.hpp"
@@ -20,7 +20,7 @@ TEST(Sums, AreThoseOfAllProcesses) {
   const auto& seen = engine.observed().steps;
   expect_sums(seen, world.size(), 4);
   for (const auto& step : seen) {
-    for (const double each : step) {  // the same everywhere: the mean of equals in rank order
+    for (const double each : step) {  // equal everywhere: the mean of equal values in rank order
       EXPECT_NEAR(engine.average(each), each, 1e-15 * world.size() * each);
     }
   }

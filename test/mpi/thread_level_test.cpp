@@ -1,4 +1,4 @@
-// MPI that the user has started, and calls, below the level at which several threads may.
+// MPI that the user has started, at a level below that at which several threads may call it.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -37,7 +37,7 @@ TEST(ThreadLevel, NoThreadOfOursStandsBesideTheUsersOwn) {
   starts_no_thread(any);
 }
 
-/// Ranks that answer each other while they compute would need one.
+/// Ranks that answer each other while they compute would need a second thread.
 template <class World>
 void refuses_answers(World& world) {
   using strategy = compose<architecture::pair_averaging>;

@@ -21,11 +21,11 @@ namespace tutti::test {
 
 using mpi_world = mpi_world_on<inline_queue>;
 
-/// As mpi_world, behind the erased boundary.
+/// As mpi_world, behind the type-erased transport.
 struct any_mpi_world {
   using transport = tutti::transport::any_transport;
   static constexpr bool phantoms = false;
-  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
+  static constexpr std::size_t longest = (9 << 20) + 12;  // so long that it is sent in pieces
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -60,8 +60,8 @@ TEST(Mpi, RanksOfOneHostShareItsName) {
   }
 }
 
-/// More than a look asks about, on two lanes, the first of which wait longest: each ends once, as
-/// what it was for, in whatever order they are sent.
+/// There are more requests than one check looks at, on two lanes, and the first of them wait
+/// longest. Each request ends once, with its own message, in whatever order messages are sent.
 TEST(Mpi, FindsEveryRequestInTurn) {
   constexpr int receives = 700;
   constexpr int waiting_longest = 120;
@@ -80,7 +80,7 @@ TEST(Mpi, FindsEveryRequestInTurn) {
       receive(number < 600 ? 1 : 2, number);
     }
     const auto behind = order.begin() + waiting_longest;
-    if (seed != 0) {  // else as they were posted
+    if (seed != 0) {  // otherwise as they were posted
       std::shuffle(behind, order.end(), std::mt19937(seed));
     }
     std::vector<int> ended(receives, 0);
@@ -150,7 +150,7 @@ TEST(Mpi, ARankThatFailsIsNamedToThoseWhoSendToIt) {
     const auto sends = [](tutti::transport::mpi& on, std::span<std::byte> out) -> task {
       auto never = on.receive(1 - on.rank(), data_tag(1), out.first(10));
       if (on.rank() == 1) {
-        co_await on.send(0, data_tag(0), out);  // nobody receives this chunk
+        co_await on.send(0, data_tag(0), out);  // no rank receives this chunk
       }
       co_await never;
     };
@@ -165,7 +165,8 @@ TEST(Mpi, ARankThatFailsIsNamedToThoseWhoSendToIt) {
   });
 }
 
-/// Ends both ranks of `body(world)`, in which rank 1's queue fails, with its words.
+/// Expects both ranks of `body(world)`, in which rank 1's queue fails, to end with the queue's
+/// error.
 template <class Queue, class Body>
 void expect_both_to_hear_of_the_queue(Body body) {
   among(2, [&](MPI_Comm some) {
@@ -187,7 +188,7 @@ void expect_both_to_hear_of_the_queue(Body body) {
 
 TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   using on_the_host = tutti::transport::mpi_on<failing_queue>;
-  // As what came is folded, a piece at a time or whole.
+  // While a received message is folded, a piece at a time or whole.
   const auto folds = [](auto fold) {
     expect_both_to_hear_of_the_queue<failing_queue>([=](on_the_host& on) -> task {
       std::vector<std::byte> bytes(5 << 20);
@@ -202,7 +203,7 @@ TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   };
   folds(add_bytes{});
   folds(add_mirrored{});
-  // As a loan is given back.
+  // While a loan is given back.
   expect_both_to_hear_of_the_queue<failing_queue>([](on_the_host& on) -> task {
     std::vector<std::byte> bytes(100);
     if (on.rank() == 1) {
@@ -215,7 +216,7 @@ TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
     }
     co_await on.sleep(5);
   });
-  // Before a device's memory has begun to travel, and when it is about to.
+  // Before a device's memory is sent, and when it is about to be.
   using on_a_device = tutti::transport::mpi_on<failing<host_stream>>;
   for (const bool begun : {false, true}) {
     expect_both_to_hear_of_the_queue<failing<host_stream>>([=](on_a_device& on) -> task {
@@ -235,13 +236,13 @@ TEST(Mpi, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   }
 }
 
-/// Adds up what its work is charged.
+/// Adds up the bytes that are charged.
 struct charged_queue : inline_queue {
   std::size_t charged = 0;
   void charge(std::size_t bytes) { charged += bytes; }
 };
 
-/// What rank 1 is charged for a message that rank 0 sends.
+/// Expects what rank 1 is charged for a message that rank 0 sends.
 template <class Receive>
 void expect_charge(std::size_t expected, std::size_t bytes, Receive receive) {
   using transport = tutti::transport::mpi_on<charged_queue>;
@@ -275,7 +276,7 @@ TEST(Mpi, ADeviceIsChargedForWhatItFoldsAndNotForWhatMpiWrites) {
   }
 }
 
-// As a message of 2 GiB and more is, in thousands.
+// A message of 2 GiB and more is described in this way; here with units of a thousand bytes.
 TEST(Mpi, MessagesLongerThanMpiCountsAreOneElement) {
   using tutti::transport::detail::bytes_of;
   using tutti::transport::detail::mpi_bytes;

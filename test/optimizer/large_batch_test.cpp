@@ -1,5 +1,5 @@
-// Optimizers that look at whole tensors or at all gradients at once, and schedules of their rates,
-// against their papers' algorithms in double.
+// Optimizers that need whole tensors or all gradients at a time, and schedules of their rates,
+// compared with their papers' algorithms in double.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ namespace {
 constexpr int steps = 3;
 using numbers = std::vector<double>;
 
-/// Calls `visit(first, count)` for each tensor, in the backward order that elements are counted in.
+/// Calls `visit(first, count)` for each tensor, in backward order.
 template <class Visit>
 void for_each_tensor(Visit visit) {
   std::size_t first = 0;
@@ -67,7 +67,7 @@ double norm(const numbers& of, std::size_t first, std::size_t count) {
   return std::sqrt(squares);
 }
 
-/// Every worker's model after three steps, which must be equal.
+/// Returns the model after three steps, which must be equal on every worker.
 template <class Strategy, class Optimizer>
 std::vector<float> trained_by(int workers, const Optimizer& values,
                               const engine_options<Strategy>& set = {}) {
@@ -99,7 +99,7 @@ void expect_near(const std::vector<float>& seen, const numbers& wanted, double w
   }
 }
 
-/// Replicas, pieces of fused buckets, and servers that add.
+/// Compares replicas, pieces of fused buckets, and servers that add with the algorithm.
 template <class Optimizer, class Algorithm>
 void is_its_algorithm(const Optimizer& values, Algorithm algorithm) {
   using in_pieces = compose<fusion::all, partition::into>;
@@ -190,7 +190,7 @@ numbers clipped_in_double(int workers, double most) {
 }
 
 TEST(Clipped, MultipliesAllGradientsByOneFactor) {
-  // A norm is several hundred: clipped in every step, in none.
+  // The norm is several hundred, so gradients are clipped in every step or in none.
   for (const float most : {8.0f, 1e6f}) {
     const optimizer::clipped<optimizer::sgd> values{{0.125f, 0.5f}, most};
     is_its_algorithm(values, [most](int workers) {
@@ -205,8 +205,8 @@ TEST(Clipped, MultipliesAllGradientsByOneFactor) {
 
 using scaled = optimizer::loss_scaled<optimizer::clipped<optimizer::sgd>>;
 
-/// Gradients of a loss as the engine's values scale it; in step `bad` rank 1's last element is not
-/// a number.
+/// Trains on gradients of a loss that is scaled as the engine's values say. In step `bad`, rank 1's
+/// last element is NaN.
 std::vector<float> trained_scaled(int taken, int bad, std::vector<float>& scales,
                                   std::string* checkpoint = nullptr) {
   std::vector<std::vector<float>> models(3);
@@ -253,7 +253,7 @@ TEST(LossScaled, DividesByItsScaleAndSkipsOnAllRanksWhatIsNotFinite) {
   expect_near(undisturbed, clipped_in_double(3, 8), 2e-4);
   EXPECT_EQ(scales, (std::vector<float>{1024, 1024, 2048})) << "twice after two finite steps";
   scales.clear();
-  // The step that is not finite changes nothing: the others' powers of two divide out exactly.
+  // The step with NaN changes nothing, because scales are powers of two, which divide out exactly.
   EXPECT_EQ(trained_scaled(steps + 1, 1, scales), undisturbed);
   EXPECT_EQ(scales, (std::vector<float>{1024, 1024, 256, 256}));
 }
@@ -310,7 +310,8 @@ TEST(RateSchedule, RisesAndFallsAsItSays) {
   EXPECT_THROW(rate_by_schedule({.every = 0}), usage_error);
 }
 
-/// Every rank takes each step by the same rate: a recurrence whose rate changes in every step.
+/// Every rank takes each step by the same rate, as in a recurrence whose rate changes in every
+/// step.
 template <class Strategy>
 void rates_follow_a_schedule() {
   const optimizer::rate_schedule set{

@@ -1,4 +1,4 @@
-// Optimizers: what their facts promise, their recurrence, and what an engine keeps for them.
+// Optimizers: what their facts promise, their recurrences, and what an engine stores for them.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -21,7 +21,7 @@
 namespace tutti::test {
 namespace {
 
-/// An optimizer with every value that it describes set to something.
+/// Returns an optimizer with a nonzero value for everything that it describes.
 template <class O>
 O every_value_set() {
   O made;
@@ -33,7 +33,7 @@ O every_value_set() {
   return made;
 }
 
-/// Memory for `elements`, and `guard` floats behind each row that nobody may touch.
+/// Memory for `elements`, with `guard` floats behind each row that must not be written.
 struct remembered {
   static constexpr std::size_t guard = 3;
   static constexpr float untouched = 7777.0f;
@@ -58,8 +58,8 @@ template <class O>
 class optimizer_law : public testing::Test {};
 TYPED_TEST_SUITE(optimizer_law, testing_lists::optimizers);
 
-/// Parameters after three steps, applied to runs of at most `piece` elements; and that no element
-/// behind them, of parameters or memory, has been touched.
+/// Returns the parameters after three steps that are applied to runs of at most `piece` elements.
+/// Expects the floats behind parameters and memory to be untouched.
 template <class O>
 std::vector<float> applied(const O& values, std::size_t elements, std::size_t piece) {
   inline_queue queue;
@@ -125,7 +125,7 @@ TEST(optimizer_none, leaves_parameters_alone) {
   }
 }
 
-/// Parameter `i` after a step a momentum, in doubles.
+/// Returns parameter `i` after one step for each of `momenta`, in double.
 double descended(std::size_t i, const std::vector<double>& momenta, double rate, double decay) {
   double x = static_cast<double>(initial(i));
   double m = 0;
@@ -167,8 +167,8 @@ TEST(optimizer_sgd, keeps_memory_only_where_there_is_momentum) {
   EXPECT_EQ(optimizer::sgd{.momentum = 0.9f}.memory_per_element(), 1u);
 }
 
-/// Parameter `i` after three steps of Adam on the mean of these workers' gradients, in doubles, as
-/// PyTorch's documentation has the algorithm.
+/// Returns parameter `i` after three steps of Adam on the mean of these workers' gradients, in
+/// double, by the algorithm in PyTorch's documentation.
 double after_adam(std::size_t i, const optimizer::adam& set, const std::vector<int>& workers) {
   double x = static_cast<double>(initial(i));
   double m = 0;
@@ -212,7 +212,7 @@ TEST(optimizer_adam, is_its_recurrence) {
   }
 }
 
-/// Whoever owns the parameters: the replicas, a server, or each rank its share.
+/// The owners of the parameters are the replicas, a server, or the ranks, each with a share.
 template <class Strategy>
 void trains_with_adam() {
   const optimizer::adam values{.learning_rate = 0.125f, .epsilon = 0.0625f, .weight_decay = 0.25f};
@@ -246,7 +246,7 @@ TEST(optimizer_adam, is_its_recurrence_whoever_owns_parameters) {
   trains_with_adam<compose<fusion::all, architecture::sharded<>>>();
 }
 
-/// A first step is as long as the learning rate, whatever the gradient's length.
+/// The first step is as long as the learning rate, whatever the gradient's magnitude.
 TEST(optimizer_adam, steps_first_by_its_rate) {
   inline_queue queue;
   for (const float length : {1e-3f, 1.0f, 1e3f}) {
@@ -259,7 +259,7 @@ TEST(optimizer_adam, steps_first_by_its_rate) {
   }
 }
 
-/// Bytes of a checkpoint of worker 0's.
+/// Returns the bytes of worker 0's checkpoint.
 template <class Strategy>
 std::size_t checkpoint_bytes(int ranks, const optimizer::sgd& values) {
   std::size_t bytes = 0;
@@ -288,7 +288,7 @@ TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
   const std::size_t momenta = sizeof(float) * total_elements();
   EXPECT_EQ(checkpoint_bytes<workers_update>(2, heavy),
             checkpoint_bytes<workers_update>(2, plain) + momenta);
-  // Servers keep theirs chunk by chunk, each with its length and the hash behind that.
+  // Servers keep momenta chunk by chunk, each with its length before it and a hash behind it.
   const std::size_t lengths = 2 * sizeof(std::uint64_t) * tensor_sizes().size();
   const std::size_t served =
       checkpoint_bytes<servers_update>(2, heavy) - checkpoint_bytes<servers_update>(2, plain);
@@ -296,7 +296,7 @@ TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
   EXPECT_LE(served, momenta + lengths);
 }
 
-/// One worker's engine, from the first values through `then`, a step with each.
+/// Trains one worker by the first values, and then one step with each of `momenta`.
 template <class Strategy>
 std::vector<float> changed_through(optimizer::sgd first, const std::vector<float>& momenta) {
   std::vector<float> result;
@@ -351,7 +351,7 @@ TEST(optimizer_sgd, momentum_for_which_there_is_no_memory_is_refused) {
   }
 }
 
-/// A step along the gradient over its tensor's norm.
+/// Steps along the gradient divided by its tensor's norm.
 struct normalised {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = false;
@@ -379,7 +379,7 @@ struct normalised {
   }
 };
 
-/// Whatever travels: pieces of buckets of many tensors.
+/// Whole tensors are seen although pieces of buckets of many tensors are sent.
 TEST(optimizer_of_whole_tensors, sees_each_whole) {
   using strategy = compose<fusion::all, partition::into>;
   engine_options<strategy> set;

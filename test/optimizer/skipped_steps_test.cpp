@@ -1,5 +1,5 @@
-// A step that updates nothing leaves what compressors remember as it was, on workers and on
-// servers, whoever skips it.
+// A step that updates nothing leaves residuals as they were, on workers and on servers, whether the
+// engine or the caller skips it.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -37,8 +37,8 @@
 namespace tutti::test {
 namespace {
 
-/// What each worker's model has become, and what is remembered of gradients and means on workers
-/// and on servers, as of gradients that were not scaled.
+/// Each worker's parameters, and the residuals of gradients and means on workers and servers,
+/// converted to gradients that are not scaled.
 struct remembered_outcome {
   std::vector<std::vector<float>> parameters{};
   std::vector<std::vector<float>> residuals{};
@@ -49,14 +49,14 @@ std::vector<arena::declaration> small_model() {
   return {{"vector", 60}, {"scalar", 1}, {"nothing", 0}, {"matrix", 450, {15, 30}}};
 }
 
-/// A step whose gradients are the greatest of all, and on the last rank no numbers.
+/// A step whose gradients are the largest of all, and on the last rank not finite.
 constexpr int not_finite = -1;
 
 template <class Engine>
 std::vector<std::vector<float>> residuals_of(Engine& engine) {
   std::vector<std::vector<float>> all;
   const auto mine = engine.memories();
-  for (std::size_t which = 0; which < 2; ++which) {  // of gradients and of means; then momenta
+  for (std::size_t which = 0; which < 2; ++which) {  // of gradients, of means, then momenta
     all.emplace_back(mine[which].begin(), mine[which].end());
   }
   for (const auto& rank : engine.collect_from_others()) {
@@ -126,7 +126,7 @@ remembered_outcome trained_with_residuals(int workers, const std::vector<int>& t
   return all;
 }
 
-/// It would never come back from infinity.
+/// A scale that becomes infinite would never become finite again.
 TEST(LossScale, GrowsNoFurtherThanFloatsDo) {
   optimizer::loss_scaled<optimizer::sgd> values{{0.1f, 0.0f}, 1e38f, 2.0f, 0.5f, 1};
   values.begin_step(1);
@@ -135,18 +135,18 @@ TEST(LossScale, GrowsNoFurtherThanFloatsDo) {
   EXPECT_EQ(values.scale, 2e38f);
 }
 
-/// What else makes steps that are taken later, or by another scale, other ones.
+/// On what else the steps depend, so that steps taken later, or with another scale, differ.
 enum class depends { on_nothing, on_its_number, on_the_scale };
 
-/// Steps that are not finite change nothing, not even what later ones send; nor does a scale that
-/// grows and falls by powers of two.
+/// Expects steps that are not finite to change nothing, not even what later steps send. A scale
+/// that grows and falls by powers of two changes nothing either.
 template <class Strategy>
 void skipped_steps_leave_residuals(engine_options<Strategy> set,
                                    depends what = depends::on_nothing) {
   std::vector<int> disturbed{0, not_finite, 1,          not_finite, not_finite,
                              2, 3,          not_finite, 4,          not_finite};
   if constexpr (!facts::in_rounds<typename strategy_of<Strategy>::compression>) {
-    disturbed.insert(disturbed.begin(), not_finite);  // those draw their first factor in a step
+    disturbed.insert(disturbed.begin(), not_finite);  // these draw their first factor
   }
   const std::vector<int> undisturbed{0, 1, 2, 3, 4};
   set.run.deadline = 60;
@@ -209,7 +209,7 @@ engine_options<signs_at_servers> at_two_servers() {
 TEST(LossScaled, TellsServersOfAStepThatItSkips) {
   skipped_steps_leave_residuals<signs_at_servers>(at_two_servers());
 }
-/// A bound is one of gradients as they would be if the loss were not multiplied, at both ends.
+/// A bound on residuals is meant for gradients of the unscaled loss, at both ends.
 TEST(LossScaled, MultipliesBoundsOfResiduals) {
   using strategy = compose<compression::fading_error_feedback<compression::block_sign>,
                            architecture::parameter_server<>, fusion::all, partition::into>;
@@ -236,7 +236,7 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
     set.compression.density = 0.05;
     trained_with_residuals<strategy>(2, {not_finite, 0}, {{0.125f, 0.5f}, 1024.0f}, set);
   }
-  // A vote is a number, whoever casts it.
+  // A vote is finite even if the voter's gradient is not.
   skipped_steps_leave_residuals<compose<compression::signum, architecture::majority_vote>>(
       {}, depends::on_the_scale);
 }
@@ -274,8 +274,8 @@ TEST(LossScaled, RefusesValuesThatLeadToSuchAScale) {
   }
 }
 
-/// A loop's own scaler: each finite step's mean on the first worker, divided by the scale, and what
-/// all remember in the end, as of gradients that were not scaled.
+/// Trains with a scaler in the caller's loop. Returns each finite step's mean on the first worker,
+/// divided by the scale, and the final residuals, converted to gradients that are not scaled.
 template <class Strategy>
 remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, float growth,
                                     const engine_options<Strategy>& set,
@@ -311,7 +311,7 @@ remembered_outcome left_to_a_scaler(int workers, const std::vector<int>& told, f
       if (skips) {
         values.scale /= growth;
         const auto after = residuals_of(engine);
-        EXPECT_EQ(after == before, values.goes_back());
+        EXPECT_EQ(after == before, values.restores_residuals());
         for (const auto& each : after) {
           EXPECT_TRUE(std::ranges::all_of(each, [](float value) { return std::isfinite(value); }));
         }
@@ -357,8 +357,8 @@ TEST(ScaledElsewhere, KeepsOnlyInfinitiesOutWhereNobodySkips) {
     EXPECT_TRUE(left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set, values) ==
                 left_to_a_scaler<signs_at_servers>(workers, {0, 1, 2}, 1, set));
   }
-  EXPECT_FALSE(goes_back<compression::scaled_sign>(values));
-  EXPECT_TRUE(goes_back<compression::fp16>(values)) << "it makes infinities of its own";
+  EXPECT_FALSE(restores_residuals<compression::scaled_sign>(values));
+  EXPECT_TRUE(restores_residuals<compression::fp16>(values)) << "it makes infinities of its own";
 }
 TEST(ScaledElsewhere, RefusesAScaleOfZero) {
   optimizer::scaled_elsewhere values;

@@ -1,4 +1,4 @@
-// Partitions: every element in one piece, then the published sizes.
+// Partitions: every element is in one piece, and sizes are the published ones.
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -70,7 +70,8 @@ TEST(partition_into, cuts_evenly_as_kungfu_does) {
   EXPECT_EQ(mebibyte.piece_ends((1 << 18) + 1), (ends{(1 << 17) + 1, (1 << 18) + 1}));
 }
 
-/// As many pieces as tf_cnn_benchmarks packs gradients in, whatever the size that is set beside it.
+/// Cuts into as many pieces as tf_cnn_benchmarks packs gradients into, whatever size is set
+/// besides.
 TEST(partition_into, cuts_in_so_many_pieces) {
   for (const std::size_t pieces : {1u, 2u, 3u, 8u}) {
     const partition::into policy({.elements = 5, .pieces = pieces});
@@ -88,8 +89,8 @@ TEST(partition_into, cuts_in_so_many_pieces) {
 }
 
 /// As tensorpack's GradientPacker and tf_cnn_benchmarks' `--gradient_repacking` cut the gradients
-/// of a model: the integer quotient each, and whatever else is left in the last. Both written down
-/// here from SYSTEMS' words; neither was run.
+/// of a model: each piece has the integer quotient, and the last one also has the rest. Both are
+/// written here from descriptions; neither program was run.
 TEST(partition_into, packs_as_tensorpack_does) {
   for (std::size_t split = 1; split <= 8; ++split) {
     for (const std::size_t total :
@@ -102,7 +103,7 @@ TEST(partition_into, packs_as_tensorpack_does) {
         expected.push_back(i * (total / split));
       }
       for (std::size_t i = 1; i < total && total < split; ++i) {
-        expected.push_back(i);  // fewer elements than pieces: those that hold one
+        expected.push_back(i);  // with fewer elements than pieces, those pieces that hold one
       }
       expected.push_back(total);
       EXPECT_EQ(repacked.piece_ends(total), expected) << total << " in " << split;
@@ -111,7 +112,7 @@ TEST(partition_into, packs_as_tensorpack_does) {
           << total << " in " << split;
     }
   }
-  // By size: as many of exactly that size as there are, and at least one piece.
+  // By size: as many pieces of exactly that size as fit, and at least one piece.
   const partition::into threes({.elements = 3, .cut = partition::cut::rest_in_last});
   EXPECT_EQ(threes.piece_ends(8), (ends{3, 8}));
   EXPECT_EQ(threes.piece_ends(9), (ends{3, 6, 9}));
@@ -130,10 +131,11 @@ TEST(partition_into, refuses_a_piece_of_nothing) {
   }
 }
 
-/// How these were first made is not recorded. On 25 November 2026 they were worked out again, apart
-/// from this library, from the line of MXNet's `KVStoreDist::EncodeDefaultKey` by which part i ends
-/// where size / servers * (i + 1) rounds to, in double precision and halves away from zero; MXNet
-/// itself was not built. From its bound of a million elements on.
+/// How these values were first made is not recorded. On 25 November 2026 they were worked out
+/// again, independently of this library, from the line of MXNet's `KVStoreDist::EncodeDefaultKey`
+/// by which part i ends at size / servers * (i + 1), computed in double precision and rounded, with
+/// halves away from zero. This applies from MXNet's bound of a million elements on. MXNet itself
+/// was not built.
 TEST(partition_over_servers, cuts_large_arrays_as_mxnet_does) {
   const struct {
     int servers;

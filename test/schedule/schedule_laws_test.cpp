@@ -1,5 +1,6 @@
-// What every schedule keeps, typed over the list in support/policies.hpp: a machine alone, without
-// coordination or engine. Facts are held against what the machine does, both ways.
+// Laws of every schedule, typed over the list in support/policies.hpp, for the machine alone,
+// without coordination or engine. Facts are compared with the machine's behaviour in both
+// directions.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +37,8 @@ namespace {
 
 using chunks = std::vector<std::uint32_t>;
 
-/// A rank that trains with a schedule alone. What may go goes at once; how long its bytes are on
-/// their way is chance.
+/// A rank that trains with a schedule alone. Chunks start as soon as they may, and the time that
+/// their bytes take is random.
 template <class Schedule>
 class rank_alone {
  public:
@@ -47,8 +48,8 @@ class rank_alone {
     under_way_.reserve(made.chunks.size());
   }
 
-  /// Buckets become full in an order of this step's own, each once it has arrived. False: nothing
-  /// is on its way, and nothing goes.
+  /// Takes a step in which buckets fill in a random order, each after its last step has arrived.
+  /// Returns false if nothing is under way and nothing may start.
   bool step() {
     chunks late;
     for (std::uint32_t bucket = 0; bucket < plan_->buckets.size(); ++bucket) {
@@ -67,7 +68,7 @@ class rank_alone {
     }
     return true;
   }
-  /// Until all has left.
+  /// Runs until all chunks have arrived.
   bool end() {
     while (!under_way_.empty()) {
       release(random_() % under_way_.size());
@@ -88,7 +89,7 @@ class rank_alone {
 
   typename Schedule::state& state() { return state_; }
   const chunks& order() const { return order_; }
-  /// A chunk went twice, or before its gradients were there.
+  /// Returns whether a chunk started twice, or before its gradients were ready.
   bool went_unready() const { return went_unready_; }
 
  private:
@@ -132,12 +133,12 @@ class rank_alone {
   bool went_unready_ = false;
 };
 
-/// One chunk a bucket, several, and none with elements.
+/// Returns plans with one chunk a bucket, with several, and without elements.
 std::vector<plan> plans() {
   return {cut({5}), cut({3, 2, 4}, 2), cut({1, 0, 7, 0, 2, 9}, 3), cut({0, 0})};
 }
 
-/// Calls `check(plan, options)` for each of both.
+/// Calls `check(plan, options)` for every plan and each of its settings.
 template <class Schedule, class Check>
 void with_each_setting(Check check) {
   for (const plan& made : plans()) {
@@ -215,7 +216,7 @@ TYPED_TEST(schedule_law, says_whether_a_full_bucket_waits_for_others) {
   EXPECT_EQ(waits, facts::holds_back<TypeParam>);
 }
 
-/// Whoever is told what goes has the credit that the one has who chooses it.
+/// A rank that is told which chunk starts has the same credit as the rank that chooses it.
 TYPED_TEST(schedule_law, gives_credit_to_whom_it_takes_it_from) {
   if constexpr (!TypeParam::limits_in_flight) {
     GTEST_SKIP() << "it has no credit";
@@ -304,8 +305,8 @@ TYPED_TEST(schedule_law, has_nothing_to_say_of_nothing) {
   }
 }
 
-/// Never before all first halves have ended, each chunk once, and in an order that all ranks have,
-/// whenever theirs end.
+/// Second halves never begin before all first halves have ended. Each chunk begins once, in an
+/// order that is equal on all ranks, whenever their first halves end.
 TYPED_TEST(schedule_law, begins_second_halves_alike_after_the_first) {
   if constexpr (!facts::splits_phases<TypeParam>) {
     GTEST_SKIP() << "its exchanges are whole";

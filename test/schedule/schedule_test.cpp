@@ -1,4 +1,4 @@
-// Schedules as machines: what each lets go, and when.
+// Schedules as machines: which chunks each lets start, and when.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -107,7 +107,7 @@ TEST(Schedule, AtMostSoManyGoInThePlansOrder) {
   EXPECT_THROW(schedule::at_most::state(made, {.exchanges = 0}), usage_error);
 }
 
-/// On a link that one exchange alone fills to a share, by hand.
+/// A link of which one exchange alone uses only a share; the times are worked out by hand.
 TEST(Schedule, WhatSeveralAtOnceTake) {
   using schedule::end_of;
   using list = std::vector<schedule::timed_exchange>;
@@ -148,7 +148,8 @@ TEST(Schedule, AsManyAtOnceAsPay) {
   EXPECT_EQ(schedule::at_most::planned({.exchanges = 5}, made, {}).exchanges, 5U);
 }
 
-/// Another rank may say that one goes while there is no room here; then two must leave first.
+/// Another rank may decide to start a chunk while there is no room here. Two chunks must then leave
+/// before another may start.
 TEST(Schedule, AtMostIsCountedBelowZero) {
   const plan made = cut({1, 1, 1});
   schedule::at_most::state state(made, {.exchanges = 1});
@@ -164,8 +165,8 @@ TEST(Schedule, AtMostIsCountedBelowZero) {
 
 // ---- credit
 
-/// Both rules, plainly. ByteScheduler takes the most urgent of what is ready as long as there is
-/// credit; BytePS goes through what is ready by urgency and takes the first that fits.
+/// Both credit rules, written plainly. ByteScheduler takes the most urgent ready chunk as long as
+/// there is credit. BytePS goes through the ready chunks by urgency and takes the first that fits.
 class window {
  public:
   window(const plan& made, std::size_t credit, credit_rule rule)
@@ -261,8 +262,8 @@ TEST(ByPriority, IsBothRulesAsTheyAreWritten) {
   EXPECT_GT(held, 10'000U);
 }
 
-/// Four chunks of 12 bytes and windows between: `positive` goes on while anything is left and goes
-/// below zero, `fits` stops before.
+/// Four chunks of 12 bytes, and windows that are no multiples of 12: `positive` continues while any
+/// credit is left and falls below zero, and `fits` stops before that.
 TEST(ByPriority, WindowsTellTheRulesApart) {
   const plan made = cut({12}, 3);
   ASSERT_EQ(made.chunks.size(), 4U);
@@ -272,7 +273,7 @@ TEST(ByPriority, WindowsTellTheRulesApart) {
     return all_of(state).size();
   };
   EXPECT_EQ(begun(1, credit_rule::positive), 1U);
-  for (const std::size_t credit : {12u, 24u, 36u}) {  // whole chunks: the rules agree
+  for (const std::size_t credit : {12u, 24u, 36u}) {  // with whole chunks the rules agree
     EXPECT_EQ(begun(credit, credit_rule::positive), credit / 12);
     EXPECT_EQ(begun(credit, credit_rule::fits), credit / 12);
   }
@@ -283,7 +284,8 @@ TEST(ByPriority, WindowsTellTheRulesApart) {
   EXPECT_EQ(begun(0, credit_rule::positive), 4U);
   EXPECT_EQ(begun(0, credit_rule::fits), 4U);
 
-  // Of 13 bytes, 11 below zero: one chunk that comes back is not enough for the next, two are.
+  // With 13 bytes credit falls to 11 below zero. After one chunk has come back, the next may not
+  // start yet; after two it may.
   schedule::by_priority::state positive(made, {13, credit_rule::positive});
   positive.ready(0);
   EXPECT_EQ(all_of(positive), (chunks{0, 1}));
@@ -294,21 +296,22 @@ TEST(ByPriority, WindowsTellTheRulesApart) {
   EXPECT_EQ(all_of(positive), (chunks{3}));
 }
 
-/// What `BytePSScheduledQueue::getTask` takes of 12, 8 and 4 bytes, the most urgent first, with 16
-/// bytes of credit: 12, over 8, then 4; when the 12 are back, 8.
+/// `BytePSScheduledQueue::getTask` takes chunks of 12, 8 and 4 bytes, the most urgent first, with
+/// 16 bytes of credit: first 12, then 4, passing over 8, and 8 when the 12 are back.
 TEST(ByPriority, WhatDoesNotFitIsPassedOver) {
-  const plan mixed = cut({3, 2, 1});  // forward; chunk 2 is the most urgent
+  const plan mixed = cut({3, 2, 1});  // in forward order; chunk 2 is the most urgent
   schedule::by_priority::state fits(mixed, {16, credit_rule::fits});
   for (const std::uint32_t bucket : {0U, 1U, 2U}) {
     fits.ready(bucket);
   }
   EXPECT_EQ(all_of(fits), (chunks{2, 0}));
   fits.released(0);
-  EXPECT_EQ(all_of(fits), chunks{});  // 4 of 16, and it needs 8
+  EXPECT_EQ(all_of(fits), chunks{});  // there are 4 of 16 bytes, and it needs 8
   fits.released(2);
   EXPECT_EQ(all_of(fits), (chunks{1}));
 
-  // ByteScheduler's holds to the order: with 4 bytes left the next goes, of whatever size.
+  // ByteScheduler keeps to the order: with 4 bytes of credit left the next chunk starts, whatever
+  // its size.
   schedule::by_priority::state positive(mixed, {16, credit_rule::positive});
   for (const std::uint32_t bucket : {0U, 1U, 2U}) {
     positive.ready(bucket);
@@ -316,7 +319,7 @@ TEST(ByPriority, WhatDoesNotFitIsPassedOver) {
   EXPECT_EQ(all_of(positive), (chunks{2, 1}));
 }
 
-/// A credit larger than everything, and a plan without a chunk.
+/// A credit larger than all chunks together, and a plan without a chunk.
 TEST(ByPriority, NothingWaitsWhereNothingIs) {
   for (const auto rule : {credit_rule::positive, credit_rule::fits}) {
     const plan made = cut({1, 0, 2});
@@ -364,7 +367,7 @@ TEST(ByPriority, AChunkThatNeverFitsIsRefused) {
 
 // ---- priority
 
-/// A piece is as urgent as the earliest tensor in it, not as its bucket.
+/// A piece is as urgent as the earliest tensor in it, whatever the urgency of its bucket.
 TEST(Priority, IsThatOfTheTensorsInThePiece) {
   std::mt19937 random(5);
   for (int round = 0; round < 500; ++round) {

@@ -1,5 +1,5 @@
-// When second halves begin: never before every first half of the step has ended, then in the order
-// in which the next forward pass needs them, so many at once.
+// When second halves begin: never before every first half of the step has ended, and then in the
+// order in which the next forward pass needs them, a limited number at a time.
 #include "tutti/schedule/split_phase.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tutti::test {
 namespace {
 
-/// Chunks with these priorities; the one of priority 7 holds nothing.
+/// Returns chunks with these priorities; the one of priority 7 has no elements.
 plan chunks_of(const std::vector<std::uint32_t>& priorities) {
   plan made;
   for (const std::uint32_t each : priorities) {

@@ -1,5 +1,5 @@
-// What engines send of which no law of order is: by other collectives, and under architectures
-// whose order follows from another's.
+// The bytes that engines send beyond those checked in order_test.cpp: by other collectives, and
+// under architectures whose order follows from another's.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -26,7 +26,7 @@ TEST(Bytes, OfAnAdaptiveSum) {
   sends_as_stated<compose<architecture::adasum<carries::difference>, coordination::local>>(
       {}, bytes::halved_and_doubled, counted_steps, SIZE_MAX);
 }
-/// A tenth of the elements, an index and a value each.
+/// Returns the bytes of sending a tenth of the elements to all, an index and a value each.
 std::uint64_t pairs_to_all(std::size_t, std::size_t workers, std::size_t n) {
   return (workers - 1) * 8 * std::max<std::size_t>(n / 10, 1);
 }
@@ -38,19 +38,19 @@ TEST(Bytes, OfASelection) {
   sends_as_stated<selected_again>({.compression = {.density = 0.1}}, pairs_to_all, counted_steps,
                                   SIZE_MAX);
 }
-/// All data goes to rank 0, and the sum from there.
+/// Returns the bytes of sending all data to rank 0, and the sum from there to all.
 std::uint64_t through_one(std::size_t rank, std::size_t workers, std::size_t n) {
   return 4 * (rank == 0 ? workers - 1 : 1) * n;
 }
-/// All data goes up a binary tree, and the sum down to both children.
+/// Returns the bytes of sending all data up a binary tree, and the sum down to both children.
 std::uint64_t up_and_down_two_by_two(std::size_t rank, std::size_t workers, std::size_t n) {
   const std::size_t children =
       (2 * rank + 1 < workers ? 1U : 0U) + (2 * rank + 2 < workers ? 1U : 0U);
   return 4 * ((rank == 0 ? 0 : 1) + children) * n;
 }
-/// Thakur et al.: among as many ranks as are a power of two each gives away all parts but its own,
-/// and then, to ever farther ranks, the parts that it has come to have: its own, two, four. A rank
-/// above them hands all down and gets all back.
+/// Thakur et al.: among the largest power of two of ranks, each sends all parts but its own, and
+/// then, to ever farther ranks, the parts that it has collected: its own, two, four. A rank above
+/// them sends everything to a rank below, and gets everything back.
 std::uint64_t halves(std::size_t rank, std::size_t workers, std::size_t n) {
   const std::size_t core = std::bit_floor(workers);
   if (rank >= core) {
@@ -69,7 +69,8 @@ TEST(Bytes, OfAMeanOfTheStepBefore) {
       bytes::to_owners);
   counts_as_stated<architecture::delayed<architecture::all_reduce<collective::star>>>(through_one);
 }
-/// Together ranks send as much by any of them; who sends it tells some of them apart.
+/// All ranks together send equally many bytes with each collective; how they are divided over the
+/// ranks tells some collectives apart.
 TEST(Bytes, OfAMeanByEachCollective) {
   using strategy = compose<architecture::all_reduce<any_collective>, partition::into>;
   const std::map<some_collective, bytes_of_piece> by_rank{
@@ -111,7 +112,7 @@ TEST(Bytes, OfOneAndThenAnother) {
       compose<architecture::switch_at<architecture::all_reduce<>, architecture::local_sgd<>>,
               partition::into>;
   const engine_options<strategy> options{.architecture = {.step = 3}};
-  sends_as_stated<strategy>(options, bytes::around, 2 + 2);  // the fourth and the eighth
+  sends_as_stated<strategy>(options, bytes::around, 2 + 2);  // in the fourth step and the eighth
 }
 
 }  // namespace

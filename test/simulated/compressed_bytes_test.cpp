@@ -1,5 +1,5 @@
-// What engines send of codes: every code of a fixed length, one to five workers, and every
-// architecture on the lists of the laws of order that takes payloads which do not add.
+// The bytes of codes that engines send, for every code of a fixed length, one to five workers, and
+// every architecture in the lists of order_laws.hpp that takes payloads which cannot be added.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -45,19 +45,20 @@ struct piece {
   std::size_t first;
 };
 
-/// Bytes of a payload of so many elements by one of the codes.
+/// Returns the bytes of a payload of so many elements by one of the codes.
 struct length_of_code {
   std::size_t which;
   std::uint64_t operator()(std::size_t elements) const { return published_bytes(which, elements); }
 };
 
-/// Bytes that a worker sends for a piece.
+/// Returns the bytes that a worker sends for a piece.
 using bytes_of_codes = std::uint64_t (*)(const piece&, length_of_code);
 
 std::uint64_t to_all(const piece& of, length_of_code length) {
   return (of.workers - 1) * length(of.n);
 }
-/// Parts go to their owners, and each owner's sum, encoded again, to all.
+/// Returns the bytes of sending each part to its owner, and each owner's sum, encoded again, to
+/// all.
 std::uint64_t to_owners(const piece& of, length_of_code length) {
   std::uint64_t sent = 0;
   for (std::size_t owner = 0; owner < of.workers; ++owner) {
@@ -69,10 +70,10 @@ std::uint64_t to_owners(const piece& of, length_of_code length) {
 std::uint64_t to_a_server(const piece& of, length_of_code length) { return length(of.n); }
 std::uint64_t to_nobody(const piece&, length_of_code) { return 0; }
 
-constexpr std::size_t limit = 128;  ///< elements of a piece: whole blocks of a code that has some
+constexpr std::size_t limit = 128;  ///< elements of a piece, which are whole blocks of every code
 
-/// Servers that keep the parameters answer with floats, others with a code of the mean. A piece is
-/// sent in every step, or once in `period`.
+/// Servers that keep the parameters answer with floats, and others with a code of the mean. A piece
+/// is sent in every step, or once in `period` steps.
 template <class Architecture, class Codes = codes>
 void sends_codes(bytes_of_codes stated, int first_steps = 1, int period = 1) {
   SCOPED_TRACE(type_name<Architecture>());
@@ -118,7 +119,7 @@ using consistency::backup_workers;
 using consistency::bounded_staleness;
 using consistency::synchronous;
 
-/// Those of the lists that take codes.
+/// The architectures of both lists that take codes.
 using sending_codes = std::tuple<
     architecture::all_gather, architecture::reduce_scatter_all_gather,
     architecture::sharded_by_owners, architecture::momentum_exchange, architecture::independent,
@@ -146,12 +147,12 @@ TEST(CompressedBytes, OfEveryFixedLength) {
   sends_codes<architecture::streaming_diloco<architecture::all_gather>>(to_all, 1, 4);
 }
 
-/// What floats send, halved.
+/// Returns half of the bytes that floats take.
 template <auto Floats>
 std::uint64_t half(std::size_t rank, std::size_t workers, std::size_t n) {
   return Floats(rank, workers, n) / 2;
 }
-/// Gradients travel as codes, the parameters that they make as floats.
+/// Gradients are sent as codes, and the updated parameters as floats.
 std::uint64_t codes_and_floats(std::size_t rank, std::size_t workers, std::size_t n,
                                std::size_t first) {
   return 2 * (n - dealt(first, n, rank, workers)) + 4 * (n - dealt(first, n, rank + 1, workers));
@@ -179,7 +180,7 @@ template <class Architecture, class... All>
 constexpr bool is_one_of(const std::tuple<All...>*) {
   return (std::is_same_v<Architecture, All> || ...);
 }
-/// Of a list: whoever takes codes is asked above.
+/// Whether `sending_codes` has exactly those architectures of a list that take codes.
 template <class... Architectures>
 constexpr bool asks_all(const std::tuple<Architectures...>*) {
   return ((legal<Architectures, codes> ==

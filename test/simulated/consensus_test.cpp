@@ -1,5 +1,5 @@
-// How near models come to each other: without gradients as fast as the mixing matrix says, with
-// gradients to a distance that the learning rate decides.
+// How near models come to each other. Without gradients they approach as fast as the mixing matrix
+// says, and with gradients up to a distance that depends on the learning rate.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,21 +23,22 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// What ranks' models are of, each element apart.
+/// The elements of a model, which do not influence each other.
 constexpr int elements = 3;
 using model = std::array<double, elements>;
-/// All ranks' models.
+/// The models of all ranks.
 using models = std::vector<model>;
-/// After each step.
+/// The models after each step.
 using history = std::vector<models>;
 
-/// Ranks step at once, or one after the other: then it is known whose model a rank finds.
+/// Ranks step at the same time, or one after the other, so that it is known which models a rank
+/// finds.
 enum class turns { together, actives_first };
 
-/// In which place of a step a rank has its turn: those of even number, then the others.
+/// Returns when in a step a rank has its turn: first the ranks of even number, then the others.
 double turn_of(int rank, int ranks) { return rank % 2 * ((ranks + 1) / 2) + rank / 2; }
 
-/// Where a rank's first gradient, or every one, takes it to.
+/// Returns the value to which a rank's first gradient, or every one, leads.
 double goal(int rank, int element) {
   return std::sin(1.0 + 7.0 * rank + 3.0 * element) * (1 + element);
 }
@@ -92,7 +93,7 @@ double sum_of(const models& all, int element) {
   }
   return sum;
 }
-/// Of the models to their mean, squared.
+/// Returns the squared distance of the models to their mean.
 double square(const models& all) {
   double sum = 0;
   for (int i = 0; i < elements; ++i) {
@@ -107,8 +108,9 @@ double distance(const models& all) { return std::sqrt(square(all)); }
 
 // ---- a matrix that is the same in every step
 
-/// The second largest eigenvalue's magnitude of a circulant matrix, in which each rank and those so
-/// many places ahead have equal shares: its eigenvalues are its row's Fourier transform.
+/// Returns the second largest magnitude of the eigenvalues of a circulant matrix in which each rank
+/// and those so many places ahead have equal shares. The eigenvalues are the Fourier transform of a
+/// row.
 double contraction_of(int ranks, const std::vector<int>& ahead) {
   double largest = 0;
   for (int k = 1; k < ranks; ++k) {
@@ -121,7 +123,8 @@ double contraction_of(int ranks, const std::vector<int>& ahead) {
   return largest;
 }
 
-/// Distances are at most what the matrix leaves of the first, beside what floats round.
+/// Expects distances of at most the first distance times the contraction for each step, up to the
+/// rounding of floats.
 void contracts(const history& seen, double contraction, int ranks) {
   const double first = distance(seen[0]);
   ASSERT_GT(first, 0.1);
@@ -138,7 +141,7 @@ TEST(Consensus, GossipContractsAsItsMatrix) {
         contraction_of(ranks, ranks == 2 ? std::vector{1} : std::vector{1, ranks - 1});
     const auto on_a_ring = run<architecture::gossip>(ranks, 12, {.topology = topology::ring});
     contracts(on_a_ring, ring, ranks);
-    // No faster than the slowest of what the first models hold, which is as long as they allow.
+    // Convergence is as slow as the slowest component of the first models allows.
     if (ranks >= 6) {
       EXPECT_GT(distance(on_a_ring.back()), 0.1 * std::pow(ring, 11) * distance(on_a_ring[0]));
     }
@@ -159,7 +162,8 @@ TEST(Consensus, ModelsThatAreDrawnToTheMeanContractByTheRest) {
   }
 }
 
-/// Of a power of two of ranks the one-peer exponential graph makes the mean in so many steps.
+/// With a power of two of ranks, the one-peer exponential graph makes the mean in log2 of that many
+/// steps.
 TEST(Consensus, PushSumMeetsAfterAsManyStepsAsTurns) {
   for (const int turns_of_all : {1, 2, 3}) {
     const auto seen = run<architecture::push_sum>(1 << turns_of_all, 8, {});
@@ -167,7 +171,7 @@ TEST(Consensus, PushSumMeetsAfterAsManyStepsAsTurns) {
   }
 }
 
-/// Who receives more often than others would count for more, but for its weight.
+/// A rank that receives more often than others would count for more without its weight.
 TEST(Consensus, PushSumComesToTheMeanAlsoWhereSomeReceiveMore) {
   for (int ranks = 2; ranks <= 7; ++ranks) {
     const auto seen = run<architecture::push_sum>(
@@ -186,20 +190,21 @@ TEST(Consensus, PushSumComesToTheMeanAlsoWhereSomeReceiveMore) {
 
 // ---- peers drawn at random
 
-/// Whom a rank averages with, with which probability: itself stands for nobody.
+/// A possible partner of a rank, and its probability. If it is the rank itself, there is no
+/// partner.
 struct partner {
   int peer;
   double probability;
 };
-/// What becomes of both.
+/// Whether averaging changes one or both of the ranks.
 enum class averaging { moves_one, moves_both };
 
-/// Mean and second moment of all ranks' models of one element.
+/// The mean and second moment of all ranks' models of one element.
 struct moments {
   explicit moments(std::size_t ranks) : mean(ranks), square(ranks, std::vector<double>(ranks)) {}
 
-  /// Ranks `one` and `other` have their mean: what the moments of x become where x is multiplied by
-  /// that matrix.
+  /// Ranks `one` and `other` take their mean, which multiplies x by a matrix. Updates the moments
+  /// of x accordingly.
   void average(std::size_t one, std::size_t other, averaging how) {
     const auto both = [&](auto value) {  // of each row, or column
       const double middle = (value(one) + value(other)) / 2;
@@ -232,7 +237,7 @@ struct moments {
       }
     }
   }
-  /// The expected square of the distance to the mean.
+  /// Returns the expected square of the distance to the mean.
   double distance() const {
     double own = 0;
     double all = 0;
@@ -249,7 +254,7 @@ struct moments {
   std::vector<std::vector<double>> square;
 };
 
-/// Expected squared distances after each step, of ranks that take their turns.
+/// Returns the expected squared distances after each step, for ranks that take turns.
 template <class Partners>
 std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how,
                                      Partners partners_of) {
@@ -268,7 +273,7 @@ std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how
           if (each.peer != rank) {
             after.average(at(rank), at(each.peer), how);
           }
-          // The first gradient is of where the rank stood before it averaged, which was 0.
+          // The first gradient is that of the rank's model before it averaged, which was 0.
           after.move(at(rank), step == 0 ? goal(rank, i) : 0);
           next.add(after, each.probability);
         }
@@ -282,7 +287,7 @@ std::vector<double> expected_squares(int ranks, std::size_t steps, averaging how
 
 template <class Architecture, class Partners>
 void contracts_in_the_mean(int ranks, averaging how, Partners partners_of) {
-  constexpr std::size_t steps = 4;  // of later ones the mean of so many seeds is not as near
+  constexpr std::size_t steps = 4;  // for later steps the mean over so many seeds is less accurate
   constexpr int seeds = 1000;
   std::vector<double> mean(steps);
   for (int seed = 1; seed <= seeds; ++seed) {
@@ -299,7 +304,7 @@ void contracts_in_the_mean(int ranks, averaging how, Partners partners_of) {
   }
 }
 
-/// Any other rank, and once more the next one, for the draw of the rank itself.
+/// A rank draws any other rank, and the next one if it draws itself.
 TEST(Consensus, RandomPairsContractAsTheirExpectedMatrix) {
   constexpr int ranks = 4;
   const auto any_other = [](int rank) {
@@ -324,7 +329,7 @@ TEST(Consensus, ActiveAndPassiveRanksContractAsTheirExpectedMatrix) {
                                                            any_passive);
 }
 
-/// Half of a model goes and half of another comes: nothing is lost or made on the way, exactly.
+/// One half of a model is sent and half of another arrives, so the sum is preserved exactly.
 TEST(Consensus, ActiveAndPassiveRanksKeepTheirSum) {
   const auto seen = run<architecture::bipartite_averaging>(5, 8, {}, turns::actives_first);
   for (std::size_t step = 1; step < seen.size(); ++step) {
@@ -334,7 +339,7 @@ TEST(Consensus, ActiveAndPassiveRanksKeepTheirSum) {
   }
 }
 
-/// What a rank moves to was asked for in its step before.
+/// The model to which a rank moves was requested in the step before.
 TEST(Consensus, PairsThatWereAskedForAheadAreThoseOfTheStepBefore) {
   constexpr int ranks = 4;
   const auto seen = run<architecture::delayed<architecture::pair_averaging>>(
@@ -361,7 +366,7 @@ TEST(Consensus, PairsThatWereAskedForAheadAreThoseOfTheStepBefore) {
 
 // ---- with gradients
 
-/// Half the rate, half the distance that is left.
+/// With half the learning rate, half the distance remains.
 template <class Architecture>
 void settles_at(turns how = turns::together, options_of<Architecture> set = {}) {
   const auto left = [&](float rate) {

@@ -1,4 +1,4 @@
-// The rows of the covering array that are on the virtual clock: the same bits.
+// The rows of the covering array on the virtual clock end with the same bits.
 #include "support/covering.hpp"
 
 #include <gtest/gtest.h>

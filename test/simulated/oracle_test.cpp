@@ -1,4 +1,4 @@
-// Strategies on the virtual clock, and over the same network in real time.
+// The strategy laws on the virtual clock, and over the same network in real time.
 #include <cstddef>
 #include <gtest/gtest.h>
 
@@ -53,15 +53,15 @@ TEST(RoundsOnShapedThreads, TrainAsTheRecurrence) {
   }
 }
 
-/// Of a thread, as one on a virtual clock.
+/// A thread's queue with the type of a virtual clock's.
 class queue_in_real_time : public transport::virtual_queue {};
 using thread_in_real_time = transport::basic_in_process<queue_in_real_time, transport::by_mailbox>;
 using either = transport::any_like<transport::simulated>;
 static_assert(has_virtual_time<either> && may_be_in_real_time<either>);
 static_assert(!may_be_in_real_time<transport::simulated>);
 
-/// The same engine, to the same bits; and on the virtual clock by the same events as without the
-/// boundary.
+/// Expects one type of engine to give the same bits on either clock, and on the virtual clock to
+/// make the same events as without type erasure.
 template <class Strategy>
 void trains_on_either_clock(engine_options<Strategy> options) {
   constexpr int steps = 4;

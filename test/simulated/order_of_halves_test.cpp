@@ -1,4 +1,4 @@
-// Exchanges in two halves, over every architecture that has them.
+// Laws of order for exchanges in two halves, over every architecture that has them.
 #include <gtest/gtest.h>
 #include <tuple>
 
@@ -8,7 +8,7 @@ namespace tutti::test {
 namespace {
 
 TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 20); }
-/// The other architectures of two halves that are sampled exchange as all_reduce does.
+/// The other sampled architectures of two halves exchange as all_reduce does.
 TEST(OrderOfHalves, SplitPhasesOfOwners) {
   using owners = std::tuple<architecture::sharded_by_owners>;
   EXPECT_EQ((orders_hold<schedule::split_phase, owners>()), 4);

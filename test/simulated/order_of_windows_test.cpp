@@ -1,5 +1,5 @@
-// Schedules that hold chunks back, over every architecture: nothing deadlocks; with every rank
-// deciding for itself the same run hangs, so the law can fail.
+// Schedules that hold chunks back, over every architecture: nothing deadlocks. If every rank
+// decides alone, the same run hangs, which shows that the law can fail.
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <tuple>
@@ -17,13 +17,13 @@ TEST(OrderOfWindows, ByPriority) { EXPECT_EQ(orders_hold<one_by_priority>(), 58)
 TEST(OrderOfWindows, NewestFirst) {
   EXPECT_EQ(orders_hold<newest_first>(coordinations::one_each), 17);
 }
-/// Of every schedule that limits flights but at_most: its order follows from the plan, so ranks
-/// that decide alone decide alike.
+/// All schedules that limit flights hang, except for at_most, whose order follows from the plan, so
+/// that ranks which decide alone decide alike.
 TEST(OrderOfWindows, WithoutCoordinationItHangs) {
   EXPECT_EQ(orders_matter<one_by_priority>(), 10);
   EXPECT_EQ(orders_matter<newest_first>(), 10);
 }
-/// One at a time, in an order that follows from the plan: ranks need nobody to agree, and may.
+/// One chunk at a time in an order that follows from the plan: ranks need not agree on it, but may.
 TEST(OrderOfWindows, AtMostOne) {
   using means_and_servers = std::tuple<architecture::all_reduce<>, architecture::all_gather,
                                        architecture::sharded<>, architecture::parameter_server<>>;

@@ -1,4 +1,4 @@
-// The laws of order over architectures that meet fewer schedules than others do.
+// The laws of order over architectures that are run under fewer schedules.
 #include <gtest/gtest.h>
 
 #include "support/order_laws.hpp"

@@ -1,5 +1,5 @@
-// Schedules that hold nothing back, over every architecture, and launches that are gathered as they
-// become ready; and what those engines send. What others send is in bytes_test.cpp.
+// Schedules that hold nothing back, over every architecture, launches that are gathered as they
+// become ready, and the bytes of these engines. The bytes of others are in bytes_test.cpp.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -64,11 +64,11 @@ TEST(Bytes, OfModels) {
   counts_as_stated<architecture::elastic_servers>(bytes::once);
   using alone = ordered<schedule::as_ready, coordination::local, architecture::pair_averaging>;
   send_together<alone::strategy>(alone::options(), [](std::size_t workers) {
-    return workers == 1 ? 0 : workers;  // each pulls one
+    return workers == 1 ? 0 : workers;  // each worker pulls one model
   });
   using pairs = ordered<schedule::as_ready, coordination::local, architecture::bipartite_averaging>;
   send_together<pairs::strategy>(pairs::options(), [](std::size_t workers) {
-    return workers == 1 ? 0 : 2 * ((workers + 1) / 2);  // the active ones' there, and as much back
+    return workers == 1 ? 0 : 2 * ((workers + 1) / 2);  // those of active ranks, and as much back
   });
 }
 

@@ -1,4 +1,5 @@
-// What a replayed model takes on a modelled network, against what can be worked out by hand.
+// The time that a replayed model takes on a modelled network, compared with results worked out by
+// hand.
 #include "tutti/core/replay.hpp"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ TEST(Replay, WithoutOverlapComputeAndTheRingAddUp) {
 
 TEST(Replay, TheDeviceIsChargedForEncodingAddingAndScaling) {
   const auto got = run<over_ring<fusion::all>>(network(2, nic), model(1, 0, 1e-3), {}, {1e10});
-  // Half the floats are read, added and written; then all are scaled.
+  // Half of the floats are read, added and written; then all are scaled.
   const double added = 3 * 2e6 / 1e10;
   const double scaled = 2 * 4e6 / 1e10;
   EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + nic.latency) + added + scaled, 1e-7);
@@ -91,7 +92,7 @@ TEST(Replay, JitterIsSeededAndMakesAllWaitForTheSlowest) {
   const auto mean = [](const std::vector<seconds>& all) {
     return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
   };
-  // One rank waits for nobody: the mean of |z| is sqrt(2 / pi).
+  // One rank waits for no other: the mean of |z| is sqrt(2 / pi).
   EXPECT_NEAR(mean(jittered(1, 0.1, 1)), 9e-3 * (1 + 0.1 * std::sqrt(2 / std::numbers::pi)), 9e-5);
   EXPECT_GT(mean(jittered(8, 0.1, 1)), mean(jittered(1, 0.1, 1)) * 1.03);
   for (const seconds each : jittered(4, 0.1, 1)) {
@@ -107,18 +108,18 @@ TEST(Replay, ComputingBesideCommunicationIsSlower) {
     run_simulated(network(2, {1e8, 0}), [&job](simulated& world) { return job(world); });
     return job.result().quantile(0.5);
   };
-  // Without overlap the 40 ms of wire slow nothing down. With it, each tensor's 0.4 ms do two
-  // thirds of the work beside them that they would alone: 99 times 0.133 ms more.
+  // Without overlap the 40 ms of communication slow nothing down. With overlap, two thirds of the
+  // work is done during each tensor's 0.4 ms that would be done without it: 99 times 0.133 ms more.
   EXPECT_NEAR(slowed(over_ring<fusion::all, schedule::at_end>{}, 0.5), 140e-3, 1e-6);
   EXPECT_NEAR(slowed(over_ring<>{}, 0), 100e-3 + 0.4e-3, 1e-6);
   EXPECT_NEAR(slowed(over_ring<>{}, 0.5), 100.4e-3 + 99 * 0.4e-3 / 3, 99 * 0.05e-3);
-  // However slow: 99 times 0.4 ms more, in which next to nothing is computed.
+  // With an extreme slowdown: 99 times 0.4 ms more, in which almost nothing is computed.
   EXPECT_NEAR(slowed(over_ring<>{}, 100), 100.4e-3 + 99 * 0.4e-3 * 100 / 101, 99 * 0.05e-3);
   EXPECT_THROW(slowed(over_ring<>{}, 101), usage_error);
 }
 
 TEST(Replay, CrossingTheBarrierHidesCommunicationBehindBothPasses) {
-  // 10 ms of the NIC: more than follows the first gradient, less than both passes take.
+  // 10 ms of the NIC: more than the time after the first gradient, and less than both passes take.
   const network over(2, {4e8, 1e-5});
   const auto compute = model(10, 6e-3, 6e-3);
   const auto barrier = run<over_ring<>>(over, compute).quantile(0.5);
@@ -164,8 +165,8 @@ TEST(Replay, OneServerIsTheBottleneckAndManyAreNot) {
   EXPECT_EQ(step(4, {1.25e8, 0}).busiest_nic, 4e6);
 }
 
-/// Worker 0 has the server on its own host; the other one's gradient and parameters pass a NIC. The
-/// job trains what both do together.
+/// Worker 0 has the server on its own host; the other worker's gradient and parameters pass a NIC.
+/// The samples of both workers count.
 TEST(Replay, WorkersThatKeepNoStepCountByTheirPace) {
   using apart =
       compose<architecture::parameter_server<consistency::asynchronous, updated_by::servers>>;
@@ -179,8 +180,8 @@ TEST(Replay, WorkersThatKeepNoStepCountByTheirPace) {
   EXPECT_EQ(got.iterations.size(), 4U);
 }
 
-/// The quick one ends an iteration a second, the slow one every four: while that one warms up and
-/// then measures its two, the other goes on.
+/// The quick worker ends an iteration every second and the slow one every four. While the slow
+/// worker warms up and then measures its two iterations, the quick one continues.
 TEST(Replay, WorkersThatWaitForNobodyMeasureInOneWindow) {
   detail::window_progress both{2};
   detail::replay_window quick(1, 2, both);
@@ -207,9 +208,8 @@ TEST(Replay, WorkersThatWaitForNobodyMeasureInOneWindow) {
   EXPECT_EQ(made, 40) << "ten times as many at most";
 }
 
-/// n workers' hosts serve too, and k others only serve: from the ring's time to that of one
-/// payload. Without a window a host would send all its pushes before the first answer of its
-/// server.
+/// Servers on n workers' hosts and on k others take between a ring's time and that of one payload.
+/// Without a window a host would send all its pushes before the first answer of its server.
 TEST(Replay, TheOptimalSplitTakesAsLongAsItsFormulaSays) {
   for (const int n : {1, 2, 3, 4, 5}) {
     for (int k = 0; k <= n; ++k) {
@@ -229,8 +229,8 @@ TEST(Replay, TheOptimalSplitTakesAsLongAsItsFormulaSays) {
   }
 }
 
-/// Of noise a worker that trains alone comes so many steps away, and less its share of the mean of
-/// all; one that goes a share of the way to the mean forgets what is old.
+/// By noise, a worker that trains alone moves away by the root of its steps, less its share of the
+/// mean of all. A worker that moves a share of the way to the mean forgets old steps.
 TEST(Replay, SaysHowFarModelsDriftApart) {
   const auto apart = []<class Strategy>(int ranks, engine_options<Strategy> set) {
     replay<Strategy> job(model(3, 3e-3, 6e-3), set, payloads::drifting,
@@ -242,7 +242,7 @@ TEST(Replay, SaysHowFarModelsDriftApart) {
     const double unlike = 1 - 1.0 / ranks;
     double alone = 0;
     double kept = 0;
-    for (int before = 3; before < 7; ++before) {  // steps before each measured iteration
+    for (int before = 3; before < 7; ++before) {  // steps taken before each measured iteration
       alone += before * unlike / 4;
       for (int step = 0; step < before; ++step) {
         kept += std::pow(0.25, step) * unlike / 4;

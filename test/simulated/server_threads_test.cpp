@@ -1,5 +1,5 @@
-// The threads of a parameter server on the virtual clock: who does what when, and that sums are the
-// same whoever does it.
+// The threads of a parameter server on the virtual clock: which thread does what and when, and that
+// sums do not depend on it.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -23,8 +23,8 @@ namespace {
 using architecture::engine_order;
 using architecture::engine_threads;
 
-/// What one thread takes, by number: a letter pushes work of that chunk, a capital says
-/// that it is complete, a dot takes.
+/// Returns the numbers of the pieces of work in the order in which one thread takes them. A letter
+/// pushes work for that chunk, a capital letter marks the chunk as complete, and a dot takes.
 std::vector<std::uint64_t> taken(engine_order by, const std::string& events) {
   engine_threads engine(1, 26, by);
   std::vector<std::uint64_t> numbers;
@@ -41,7 +41,8 @@ std::vector<std::uint64_t> taken(engine_order by, const std::string& events) {
 }
 
 TEST(ServerThreads, WhatWaitsIsTakenByPushesReceived) {
-  // c has most pushes, then a and b as many; that c is complete takes nothing from it.
+  // Chunk c has the most pushes, and a and b have equally many; completing c does not reduce its
+  // count.
   EXPECT_EQ(taken(engine_order::received, "abcacbc......."),
             (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(taken(engine_order::most_pushed, "abcacbc......."),
@@ -52,8 +53,8 @@ TEST(ServerThreads, WhatWaitsIsTakenByPushesReceived) {
             (std::vector<std::uint64_t>{0, 1, 2, 3, 5}));
 }
 
-/// Made by running BytePS's own server/queue.h, commit f5df52f, against a message of an id and a
-/// key, with its switch on: pushes of random keys, as many as four workers make, and pops.
+/// Made by running BytePS's own server/queue.h, commit f5df52f, with a message type of an id and a
+/// key and with scheduling enabled: pushes of random keys, as many as four workers make, and pops.
 TEST(ServerThreads, AsTheQueueOfBytePSDoes) {
   const std::vector<std::pair<std::string, std::vector<std::uint64_t>>> known{
       {"babc.aaaA.bbB.ab.ca.ccCbcaaAaac.ccCaaA.a.a.aaA.cabbBaaaAbb.............................",
@@ -97,18 +98,19 @@ TEST(ServerThreads, AChunkIsTheThreadsWithTheFewestBytes) {
 // ---- on the clock
 
 constexpr int workers = 3;
-constexpr double device_rate = 5e8;  // bytes a second that its kernels move
+constexpr double device_rate = 5e8;  // bytes per second that its kernels move
 const std::vector<std::size_t> sizes{30'000, 20'000, 40'000, 10'000, 25'000, 15'000};
 
-/// When each worker hands in each tensor: times that are all different, an order of each worker's
-/// own.
+/// Returns when each worker hands in each tensor. The times all differ, and each worker has an
+/// order of its own.
 seconds handed_in(int worker, std::size_t tensor) {
   constexpr std::array<std::array<int, 6>, workers> place{
       {{0, 1, 2, 3, 4, 5}, {3, 2, 5, 1, 4, 0}, {1, 3, 0, 5, 2, 4}}};
   return 1e-3 + 6e-4 * place[static_cast<std::size_t>(worker)][tensor] + 1.3e-5 * worker;
 }
 
-/// When each chunk is answered: every thread takes, of the work that has come, what its rule says.
+/// Returns when each chunk is answered: every thread takes the work that its rule selects from what
+/// has arrived.
 std::vector<seconds> answered(std::size_t threads, engine_order by) {
   struct work {
     seconds came;
@@ -186,7 +188,7 @@ task rank_of(transport::simulated& world, engine_options<strategy> set, seen& ma
       make_engine<strategy>(world, memory.tensors(), optimizer_of(), set, monitor::timeline());
   co_await engine.started();
   if (!engine.serves()) {
-    const seconds begin = 1.0;  // whatever came before, all begin together
+    const seconds begin = 1.0;  // later than everything before, so that all begin together
     co_await world.sleep(begin - world.now());
     backward(memory, engine.worker(), 0);
     std::vector<std::pair<seconds, std::size_t>> order;

@@ -1,4 +1,4 @@
-// The vote that has ranks exchange otherwise when a link is slower than it was.
+// The vote by which ranks change their exchange when a link becomes slower.
 #include "tutti/core/switch_by_vote.hpp"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST(SwitchByVote, ARankVotesBelowFourFifthsOfItsFirstWindow) {
 }
 
 TEST(SwitchByVote, MoreThanHalfOfTheWorkersDecide) {
-  const std::vector<int> needed{1, 2, 2, 3, 3, 4, 4, 5};  // of 1 to 8
+  const std::vector<int> needed{1, 2, 2, 3, 3, 4, 4, 5};  // votes needed among 1 to 8 workers
   for (int workers = 1; workers <= 8; ++workers) {
     for (int votes = 0; votes <= workers; ++votes) {
       EXPECT_EQ(interference::passes(votes, workers),
@@ -99,8 +99,8 @@ TEST(SwitchByVote, ThroughputIsBytesOverTheTimeFromTheFirstStartToTheLastEnd) {
 
 struct run {
   std::vector<std::vector<float>> parameters;
-  std::vector<std::uint64_t> bytes;                         ///< sent, by rank
-  std::vector<std::uint64_t> switched;                      ///< step after which each rank did
+  std::vector<std::uint64_t> bytes;     ///< sent, by rank
+  std::vector<std::uint64_t> switched;  ///< the step after which each rank switched
   std::vector<seconds> ends = std::vector<seconds>(steps);  ///< of rank 0's steps
 
   explicit run(int ranks) : parameters(at(ranks)), switched(at(ranks)) {}
@@ -136,7 +136,7 @@ task rank_of(transport::simulated& world, const std::vector<double>& thresholds,
   co_await engine.close();
 }
 
-/// Trains on five hosts, whose first has a tenth of its bandwidth from `throttled` on.
+/// Trains on five hosts, the first of which has a tenth of its bandwidth from `throttled` on.
 run trained_with(seconds throttled, std::vector<double> thresholds = std::vector<double>(5, 0.8)) {
   transport::network over_nics(5, nic);
   EXPECT_THROW(over_nics.change_nic(throttled, 5, nic), usage_error);
@@ -148,8 +148,8 @@ run trained_with(seconds throttled, std::vector<double> thresholds = std::vector
 }
 constexpr seconds never = 1e6;
 
-/// The star's root, rank 0, sends and receives the model four times a step; on the ring it passes
-/// once each way, so that a narrow NIC is felt a quarter as much.
+/// Rank 0, the star's root, sends and receives the model four times a step. On the ring the model
+/// passes a NIC once in each direction, so a narrow NIC costs a quarter as much.
 TEST(SwitchByVote, AThrottledLinkIsLeftWithinAWindowAndNoSumIsLost) {
   const run undisturbed = trained_with(never);
   EXPECT_EQ(undisturbed.switched, std::vector<std::uint64_t>(5, 0));
@@ -174,7 +174,7 @@ TEST(SwitchByVote, AThrottledLinkIsLeftWithinAWindowAndNoSumIsLost) {
   EXPECT_LT(after, slow / 2);
 }
 
-/// All see it, but only so many mind.
+/// All workers see the slowdown, but only some have a threshold at which they vote.
 TEST(SwitchByVote, AMinorityDecidesNothing) {
   const seconds throttled = trained_with(never).ends[3 * window + 2];
   EXPECT_EQ(trained_with(throttled, {0.8, 0, 0.8, 0, 0}).switched,
@@ -183,8 +183,8 @@ TEST(SwitchByVote, AMinorityDecidesNothing) {
             std::vector<std::uint64_t>(5, 4 * window));
 }
 
-/// Threads, whose every window is slower than a reference that nothing reaches. A switch changes
-/// nothing of how the engine runs: a step stays one of two passes.
+/// On threads every window is slower than the unreachable reference. A switch does not change other
+/// options of the engine: a step stays one of two passes.
 TEST(SwitchByVote, OnThreadsEveryRankSwitchesAfterTheSameStep) {
   constexpr double always = 1e9;
   std::vector<std::vector<std::uint64_t>> switches(3);
@@ -215,7 +215,7 @@ TEST(SwitchByVote, OnThreadsEveryRankSwitchesAfterTheSameStep) {
         std::ranges::equal(memory.parameters(), trained(3, 12, {}, gradient_of_few_digits)));
   });
   for (const auto& each : switches) {
-    // A window for a reference, one for a vote, and again.
+    // One window for a reference, one for a vote, and again.
     EXPECT_EQ(each, (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2}));
   }
   EXPECT_THROW(switch_by_vote<options>(0, {}), usage_error);

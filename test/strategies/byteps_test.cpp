@@ -1,5 +1,6 @@
-// BytePS with its compressors: what workers and servers remember, send and forget, in plain loops;
-// and that residuals which are steps follow the learning rate, wherever they are kept.
+// BytePS with its compressors, against plain loops: the residuals of workers and servers, the bytes
+// sent, and what is lost. Residuals that are parameter updates must follow the learning rate,
+// wherever they are kept.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -30,11 +31,11 @@ constexpr int workers = 3;
 constexpr std::size_t dense_bytes = 1000;  // two of six tensors are longer
 constexpr float rates[] = {0.25f, 0.25f, 0.125f, 0.5f, 0.5f};
 
-/// What one end remembers: of each element an error, and what a step of it is worth.
+/// The residuals of one end, a worker or an owner, in units that follow the learning rate.
 class one_bit_end {
  public:
-  /// Each of `values`, elements from `first` on, becomes its sign times the mean magnitude of all,
-  /// errors included.
+  /// Replaces each of `values`, the elements from `first` on, by its sign times the mean magnitude
+  /// of all of them, residuals included.
   void encode(floats& values, std::size_t first, float rate_before, float rate) {
     if (values.size() * sizeof(float) < dense_bytes) {
       return;
@@ -57,8 +58,8 @@ class one_bit_end {
   floats errors_ = floats(total_elements());
 };
 
-/// Parameters after training with these rates. Chunks are tensors, or a part of each tensor for
-/// each worker.
+/// Returns the parameters after training with `rates`. A chunk is a tensor, or a part of each
+/// tensor for each worker.
 floats trained_by_one_bit(float momentum, bool in_parts) {
   std::vector<one_bit_end> at_workers(workers);
   one_bit_end at_owners;
@@ -106,8 +107,8 @@ floats trained_by_one_bit(float momentum, bool in_parts) {
   return x;
 }
 
-/// Steps [first, end) of every worker's, and the last one's parameters; from what it saved before,
-/// and saving what it remembers once the next step's rate is set.
+/// Takes the steps [first, end) of every worker and returns the last worker's parameters. Loads
+/// what was saved before, and saves after the next step's rate has been set.
 template <class Strategy>
 floats train_steps(const engine_options<Strategy>& set, std::size_t first, std::size_t end,
                    std::vector<std::string>& saved) {
@@ -159,11 +160,11 @@ TEST(BytePSOneBit, trains_as_its_recurrence_at_changing_rates) {
   set.compression.bytes = dense_bytes;
   const floats expected = trained_by_one_bit(0, false);
   EXPECT_TRUE(close(trained_at_changing_rates(set), expected));
-  set.compression.bytes = 0;  // then all is compressed
+  set.compression.bytes = 0;  // so that every chunk is compressed
   EXPECT_FALSE(close(trained_at_changing_rates(set), expected));
 }
 
-/// The residuals that are loaded are steps of the rate that is loaded with them.
+/// Residuals that are loaded are in units of the rate that is loaded with them.
 TEST(BytePSOneBit, goes_on_from_what_was_saved_between_two_rates) {
   engine_options<strategies::BytePSOneBit> set;
   set.architecture.servers = 2;
@@ -199,8 +200,9 @@ TEST(rescaled_error_feedback, follows_the_rate_at_owners_of_parts) {
   EXPECT_FALSE(close(trained_at_changing_rates(other), expected));
 }
 
-/// What is left of a difference, or of a parameter, is in no rate's steps. Of a first gradient, and
-/// then none at a hundredth of the rate, parameters are those of residuals that no rate changes.
+/// Residuals of a difference, or of a parameter, do not depend on a rate. A first gradient is
+/// followed by zeros at a hundredth of the rate, and parameters must be those of residuals that no
+/// rate rescales.
 template <template <class> class Feedback, class Code, class... Policies>
 floats trained_at_a_falling_rate(int ranks, float first) {
   using strategy = compose<Feedback<Code>, Policies...>;
@@ -251,7 +253,7 @@ TEST(rescaled_error_feedback, leaves_alone_what_is_in_no_rates_steps) {
       (trained_at_a_falling_rate<error_feedback, byteps_onebit, asynchronous>(1, 0.3f)));
 }
 
-/// A chunk of exactly so many bytes is compressed, a shorter one is not; all of it arrives.
+/// A chunk of exactly that many bytes is compressed and a shorter one is sent whole.
 TEST(dense_below, counts_bytes_as_they_travel) {
   const dense_below<byteps_onebit> codec({.bytes = 400});
   EXPECT_EQ(codec.wire_bytes(99), 396u);
@@ -260,7 +262,8 @@ TEST(dense_below, counts_bytes_as_they_travel) {
   static_assert(dense_below<byteps_onebit>().wire_bytes(16384) == 16384 / 8 + 4);
 }
 
-/// Elements that were compressed until a replan cut them otherwise have left something out.
+/// Elements that were compressed until a re-plan cut them into shorter chunks may still have
+/// residuals.
 TEST(dense_below, sends_what_was_left_out_before_a_replan) {
   const dense_below<compression::error_feedback<byteps_onebit>> codec({.bytes = 400});
   floats residual{0.5f, -2, 0, 8};
@@ -276,7 +279,8 @@ TEST(dense_below, sends_what_was_left_out_before_a_replan) {
   EXPECT_EQ(residual, floats(4));
 }
 
-/// Both ways a server and its workers draw the same elements: what arrives is exact, or nothing.
+/// A server and its workers draw the same elements in both directions, so that an element arrives
+/// either exactly or not at all.
 TEST(BytePSRandomK, draws_the_same_everywhere) {
   engine_options<strategies::BytePSRandomK> set;
   set.compression.bytes = dense_bytes;
@@ -287,10 +291,11 @@ TEST(BytePSRandomK, draws_the_same_everywhere) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     arrived += x[i] != initial(i) ? 1 : 0;
   }
-  // One that is drawn in none of five steps stays: (1 - 1/n)^(5n/4), in five steps e^-1.25 = 0.29.
+  // An element that is drawn in none of five steps stays as it was: (1 - 1/n)^(5n/4), which is
+  // e^-1.25 = 0.29.
   EXPECT_NEAR(static_cast<double>(arrived) / static_cast<double>(x.size()), 0.71, 0.03);
 }
-/// Everything is among the largest, and nothing is far from one of 65535 levels.
+/// With a density of 1 and 65535 levels, next to nothing is lost.
 TEST(BytePSCompressed, trains_as_without_where_nothing_is_lost) {
   engine_options<strategies::BytePS> dense;
   const floats expected = trained_at_changing_rates(dense);

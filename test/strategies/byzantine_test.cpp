@@ -1,5 +1,5 @@
-// Votes of ranks of which some lie: what a majority outvotes, what a mean follows, and what a tie
-// elects.
+// Majority votes of ranks some of which lie: which lies a majority outvotes, which a mean follows,
+// and what a tie decides.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +23,8 @@ constexpr std::size_t elements = 500;
 
 float goal(std::size_t i) { return std::sin(static_cast<float>(i)); }
 
-/// Half the squared distance from `goal` is minimised from 0; each rank sees some noise, and the
-/// last `liars` hand in their gradient times `lie`. Answers the distance of the worst element.
+/// Minimises half the squared distance from `goal`, beginning at 0. Each rank sees some noise, and
+/// the last `liars` hand in their gradient times `lie`. Returns the distance of the worst element.
 template <class Strategy>
 float distance_after(int steps, int liars, float lie, const engine_options<Strategy>& set = {}) {
   float worst = 0;
@@ -56,12 +56,12 @@ TEST(Byzantine, OneOfFourIsOutvotedAndTakesTheMeanAway) {
   using strategies::WFBP;
   EXPECT_LT(distance_after<WFBP>(300, 0, 0), 0.03f);
   EXPECT_LT(distance_after<SignSGD>(300, 0, 0), 0.05f);
-  EXPECT_LT(distance_after<SignSGD>(300, 1, -10), 0.05f);  // a step is 1/64
+  EXPECT_LT(distance_after<SignSGD>(300, 1, -10), 0.05f);  // the distance of one step is 1/64
   EXPECT_GT(distance_after<WFBP>(300, 1, -10), 100.0f);
 }
 
-/// Half of them: every element ties, and is pulled one way for ever; by chance it stays about where
-/// it was.
+/// Half of the ranks lie, so every element ties. With ties that are positive it is pulled one way
+/// forever; with ties by chance it stays about where it was.
 TEST(Byzantine, TwoOfFourAreATie) {
   using strategies::SignSGD;
   EXPECT_GT(distance_after<SignSGD>(300, 2, -1), 3.0f);
@@ -71,7 +71,8 @@ TEST(Byzantine, TwoOfFourAreATie) {
   EXPECT_LT(distance_after<SignSGD>(300, 1, -10, fair), 0.05f);
 }
 
-/// What `voters` elect in one step whose first `negative` vote -1, an element at a time.
+/// Returns what `voters` decide for each element in one step if the first `negative` of them vote
+/// -1.
 std::vector<float> elected(int voters, int negative, architecture::tie tie) {
   using strategy = compose<fusion::all, compression::sign, architecture::majority_vote>;
   engine_options<strategy> set;
@@ -118,8 +119,8 @@ TEST(majority_vote, decides_ties_alone_by_chance) {
   }
 }
 
-/// What comes back on the last of so many ranks after each step of so many passes, with gradients
-/// that are the same on all of them.
+/// Returns the means that arrive at the last of `voters` ranks after each step of `passes` passes,
+/// with gradients that are equal on all ranks.
 template <class Strategy>
 std::vector<float> came_back(int voters, unsigned passes,
                              const engine_options<Strategy>& set = {}) {
@@ -148,7 +149,7 @@ std::vector<float> came_back(int voters, unsigned passes,
   return all;
 }
 
-/// Bernstein et al.'s program: "the raw momentum is applied" on one node; of more, a vote.
+/// Bernstein et al.'s program says "the raw momentum is applied" on one node; more nodes vote.
 TEST(majority_vote, believes_a_single_voter_as_published) {
   const auto momenta = [](float beta, bool voted) {
     std::vector<float> momentum(42);
@@ -178,7 +179,7 @@ TEST(majority_vote, believes_a_single_voter_as_published) {
   EXPECT_EQ(came_back<Signum>(1, 1, half), momenta(0.5f, true));
 }
 
-/// The mean of -1, 1 and 1 is a third, where a vote is 1.
+/// The mean of -1, 1 and 1 is a third, while their vote is 1.
 TEST(Named, MeanOfSigns) {
   const auto trained_by_means = [](bool remembers) {
     std::vector<std::vector<float>> errors(3, std::vector<float>(total_elements()));

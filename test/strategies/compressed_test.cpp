@@ -1,6 +1,6 @@
-// The named strategies that send less than every gradient: each one's rule, stated in plain loops,
-// holds; and fails once any policy that it names gives way to its role's default. One file, for
-// each is held against its neighbours, and OMGS against TopK's rule.
+// The named strategies that send less than every gradient. Each one's rule, stated in plain loops,
+// holds, and fails when any policy that it names is replaced by its role's default. One file,
+// because each is compared with its neighbours, and OMGS with TopK's rule.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -58,7 +58,7 @@ const std::vector<std::size_t> alone{1, 1, 1, 1, 1, 1};
 
 // ---- TopK
 
-/// The k largest of each worker's gradient and what it has not sent yet, over the whole model.
+/// Trains on the k largest elements, over the whole model, of each worker's gradient plus residual.
 floats trained_on_the_largest(bool remembers) {
   std::vector<floats> left(workers, floats(total_elements()));
   return trained_with([&](int step, floats& means) {
@@ -86,7 +86,7 @@ floats trained_on_the_largest(bool remembers) {
 }
 
 TEST(Named, TopK) {
-  constexpr std::uint64_t payload = 35'300 * 8;  // a thousandth of 35,300,008, index and value
+  constexpr std::uint64_t payload = 35'300 * 8;  // a thousandth: index and value
   rule sparse{0,
               {6},
               {35'300'008},
@@ -109,7 +109,7 @@ TEST(Named, TopK) {
 
 // ---- gTopKSGD
 
-/// The k largest of what a tree makes of the ranks' k largest.
+/// Trains on the k largest elements that a tree selects from the ranks' k largest.
 floats trained_on_a_tree(architecture::give_back rule) {
   const auto of_floats = [](std::size_t rank, std::size_t step, std::size_t i) {
     return gradient(static_cast<int>(rank), static_cast<int>(step), i);
@@ -124,7 +124,8 @@ floats trained_on_a_tree(architecture::give_back rule) {
   });
 }
 
-/// Rank 0 answers ranks 1, 2 and 4, and rank 2 rank 3. What the two rules give differs already.
+/// Rank 0 answers ranks 1, 2 and 4, and rank 2 answers rank 3. The results of the two rules of
+/// `give_back` already differ.
 TEST(Named, gTopKSGD) {
   using architecture::give_back;
   constexpr std::uint64_t payload = 35'300 * 8;
@@ -150,8 +151,8 @@ TEST(Named, gTopKSGD) {
 
 // ---- OkTopk
 
-/// The largest of what owners of regions add up of the ranks' largest, by magnitudes of step 0 that
-/// follow what they let through.
+/// Trains on the largest of the sums that owners of regions make of the ranks' largest elements.
+/// Magnitudes are those of step 0, corrected by how many elements they let through.
 floats trained_in_regions() {
   const auto of_floats = [](std::size_t rank, std::size_t step, std::size_t i) {
     return gradient(static_cast<int>(rank), static_cast<int>(step), i);
@@ -166,12 +167,12 @@ floats trained_in_regions() {
   });
 }
 
-/// The first step, in which everything is found: two regions' payloads to their owners, where two
-/// regions should begin to both others, and to both as many sums as if no two ranks had selected
-/// the same element.
+/// The first step, in which magnitudes and regions are found. A rank sends two regions' payloads to
+/// their owners and proposes two region boundaries to both other ranks. It then sends both as many
+/// sums as if no two ranks had selected the same element.
 TEST(Named, OkTopk) {
   constexpr std::uint64_t n = 35'300'008;
-  constexpr std::uint64_t payload = 4 + 706'000 * 8;  // a fiftieth, index and value
+  constexpr std::uint64_t payload = 4 + 706'000 * 8;  // a fiftieth: index and value
   constexpr std::uint64_t regions[] = {n / 3 + 1, n / 3, n / 3};
   std::vector<std::uint64_t> bytes;
   for (const std::size_t rank : {0u, 1u, 2u}) {
@@ -197,8 +198,8 @@ TEST(Named, OkTopk) {
 
 // ---- DGC
 
-/// What a worker's gradient of some elements is multiplied by, so that no norm of one is above the
-/// bound that keeps their sum's below `clip`, were they independent.
+/// Returns the factor by which a worker's gradient of some elements is clipped, so that the norm of
+/// the workers' sum stays below `clip` if their gradients are independent.
 float local_clipping(std::size_t worker, int step, const std::vector<std::size_t>& elements,
                      double clip) {
   double squares = 0;
@@ -209,7 +210,8 @@ float local_clipping(std::size_t worker, int step, const std::vector<std::size_t
   return static_cast<float>(std::min(1.0, clip / std::sqrt(workers) / (std::sqrt(squares) + 1e-6)));
 }
 
-/// Of each tensor the k largest of what momenta have come to, which then begin again at 0.
+/// Trains on the k largest elements of each tensor's accumulated momenta, which then start again at
+/// 0.
 floats trained_on_corrected_momenta(bool masks,
                                     double clip = std::numeric_limits<double>::infinity()) {
   std::vector<floats> momenta(workers, floats(total_elements()));
@@ -264,7 +266,7 @@ TEST(Named, DGC) {
             "result ");
   EXPECT_NE(
       broken(observe<compose<momentum_correction<error_feedback<top_k>>>>(workers), corrected), "");
-  // Tensors of two elements stay as they are, and those of many are clipped.
+  // Tensors of two elements stay as they are, and longer ones are clipped.
   const auto clipped = observe<strategies::DGC>(workers, {.compression = {.clip = 2000}});
   EXPECT_EQ(broken(clipped, corrected), "result ");
   const auto unmasked = observe<strategies::DGC>(
@@ -276,7 +278,7 @@ TEST(Named, DGC) {
   EXPECT_EQ(broken(clipped, corrected), "");
 }
 
-/// An optimizer's momentum of momenta would diverge, and is refused before a step is taken.
+/// An optimizer's momentum of momenta would diverge and is refused before the first step.
 TEST(Named, DGCHasOneMomentum) {
   transport::run_ranks(1, [](transport::in_process& world) {
     arena memory = model_of(0);
@@ -288,7 +290,8 @@ TEST(Named, DGCHasOneMomentum) {
     EXPECT_NO_THROW(engine.change(optimizer::sgd{.learning_rate = 0.5f}));
   });
 }
-/// Also by the name that Adam's kind has for it, and where what travels is a momentum's sign.
+/// The refusal also covers Adam's name for momentum, and strategies that send the sign of a
+/// momentum.
 template <class Strategy, class Optimizer>
 void has_one_momentum(const Optimizer& one, const Optimizer& two) {
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -314,7 +317,7 @@ TEST(Named, MomentaThatTravelAreTheOnlyOnes) {
 
 // ---- MXNet2Bit
 
-/// Each worker pushes -threshold, 0 or threshold of its gradient and what it has not sent yet.
+/// Each worker pushes -threshold, 0 or threshold for each element of its gradient plus residual.
 floats trained_by_thresholds(float threshold, bool remembers) {
   constexpr int pushing = 2;
   std::vector<floats> left(pushing, floats(total_elements()));
@@ -333,8 +336,8 @@ floats trained_by_thresholds(float threshold, bool remembers) {
   });
 }
 
-/// Two workers and three servers, which own what MXNet's function says; parts end with a word of 16
-/// elements, and a worker sends two bits of each.
+/// Two workers and three servers, which own what MXNet's function assigns to them. Parts end at
+/// words of 16 elements, and a worker sends two bits an element.
 TEST(Named, MXNet2Bit) {
   using strategies::MXNet2Bit;
   constexpr std::uint64_t words = 156'250 + 1'562'500 + 312'500 + 1 + 156'250 + 18'750;
@@ -368,7 +371,7 @@ TEST(Named, MXNet2Bit) {
   EXPECT_EQ(broken(forgotten, pushed), "");
 }
 
-/// Servers that send means back encode them again, unless only what is pushed is compressed.
+/// Servers that send means back encode them again, unless only pushes are compressed.
 TEST(Named, PushesAlone) {
   using both_ways = compression::error_feedback<compression::two_bit>;
   using servers = architecture::parameter_server<>;
@@ -380,9 +383,10 @@ TEST(Named, PushesAlone) {
 
 // ---- OMGS
 
-/// By the options, on the large model: tensors 3 and 2, and 1 and 0, travel together, for a message
-/// of their thousandth takes 5.4 ms before its first byte; 4 waits for nothing, because the others'
-/// backward passes take 12.5 and 25 ms. The small model's take microseconds: one message.
+/// With the options' costs, tensors 3 and 2 of the large model are sent together, as are 1 and 0,
+/// because a message of a thousandth of them takes 5.4 ms before its first byte. Tensor 4 waits for
+/// no other, because the backward passes of the others take 12.5 and 25 ms. The tensors of the
+/// small model take microseconds and go in one message.
 TEST(Named, OMGS) {
   const std::uint64_t payload = std::uint64_t{2500 + 25'000 + 5000 + 2800} * 8;
   rule merged{0,
@@ -404,8 +408,8 @@ TEST(Named, OMGS) {
       "starts ");
   EXPECT_NE(broken(observe<compose<sparse_merge, at_most, error_feedback<top_k>>>(workers), merged),
             "");
-  // Whole gradients are 500 times as long: the link is late, and what waits for it may as well
-  // grow.
+  // Whole gradients are 500 times as long. The link is then late, and what waits for it may just as
+  // well be merged.
   const rule whole = observe<compose<sparse_merge, at_most, all_gather>>(workers).seen;
   EXPECT_EQ(whole.buckets, (std::vector<std::size_t>{1, 5}));
   EXPECT_NE(broken(observe<strategies::OMGS>(workers, {.compression = {.density = 0.01}}), merged),
@@ -415,8 +419,9 @@ TEST(Named, OMGS) {
   EXPECT_EQ(broken(forgetful, merged), "result ");
 }
 
-/// What is merged is weighed as it travels: 100 MB take 40 ms, and what follows within these goes
-/// together; their halves take 20 ms, and the link is free when tensor 3 is ready 25 ms later.
+/// Merging takes the payload's length into account. 100 MB take 40 ms, and what becomes ready in
+/// that time is sent together. Half as many bytes take 20 ms, and the link is free when tensor 3
+/// becomes ready 25 ms later.
 TEST(Named, MergedGradientsAreWeighedAsTheyTravel) {
   fusion::merge_gradients::options costs;
   costs.startup = 1e-3;
@@ -433,7 +438,8 @@ TEST(Named, MergedGradientsAreWeighedAsTheyTravel) {
 
 // ---- SignSGD and Signum
 
-/// A majority of signs an element, of gradients or of their momenta; zeros and ties are positive.
+/// Trains by a majority of signs of each element, of gradients or of their momenta. Zeros and ties
+/// are positive.
 floats trained_by_votes(float beta) {
   std::vector<floats> momenta(workers, floats(total_elements()));
   const auto vote = [&](int step, floats& means) {
@@ -450,12 +456,12 @@ floats trained_by_votes(float beta) {
   return trained_with(vote, {.momentum = beta == 0 ? sgd_values{}.momentum : 0});
 }
 
-/// Buckets close before the tensor that would pass 100 MiB; a bit an element goes to rank 0, and
-/// one comes back, in order, after the last gradient.
+/// A bucket is closed before the tensor that would exceed 100 MiB. After the last gradient, one bit
+/// an element is sent to rank 0 and one back, bucket by bucket.
 template <class Strategy>
 void is_a_vote(float beta) {
-  constexpr std::uint64_t ballots =
-      (78'125 + 781'250 + 243'751) * 4;  // words of 32 votes, by bucket
+  // Words of 32 votes, by bucket.
+  constexpr std::uint64_t ballots = (78'125 + 781'250 + 243'751) * 4;
   const rule vote{0,
                   {1, 1, 4},
                   {2'500'000, 25'000'000, 7'800'008},
@@ -479,7 +485,8 @@ TEST(Named, VotesOfGradientsAreNotVotesOfMomenta) {
   EXPECT_FALSE(close(trained_by_votes(0.0f), trained(workers, observed_steps)));
 }
 
-/// Votes on momenta and what they move, by the paper's program on four machines of a rank each.
+/// Votes on momenta and their effect on parameters, as in the paper's program on four machines of
+/// one rank each.
 TEST(Named, SignumTrainsAsItsProgram) {
   const optimizer::sgd values{.learning_rate = 0.25f, .weight_decay = 0.25f};
   EXPECT_EQ(trained_on<strategies::Signum>(4, std::vector(4, values), {35, 33, 6},
@@ -492,8 +499,8 @@ TEST(Named, SignumTrainsAsItsProgram) {
 
 // ---- EFSignSGD
 
-/// Each of `memory` becomes `values` + itself, and what its sign times the mean magnitude leaves of
-/// that; answers the latter.
+/// Adds `values` to `memory`, and returns the signs of the sums times their mean magnitude. What
+/// these leave of the sums stays in `memory`.
 floats signs_of(const floats& values, float* memory, bool remembers) {
   double magnitude = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -509,7 +516,8 @@ floats signs_of(const floats& values, float* memory, bool remembers) {
   return sent;
 }
 
-/// Every tensor's parts, one a worker, each with a scale of its own, up and down again.
+/// Trains on scaled signs: every tensor has a part for each worker, and each part has a scale of
+/// its own, on the way to its owner and back.
 floats trained_on_scaled_signs(bool remembers) {
   std::vector<floats> at_workers(workers, floats(total_elements()));
   floats at_owners(total_elements());
@@ -557,7 +565,8 @@ TEST(Named, EFSignSGD) {
   for (const std::size_t each : signs.chunks) {
     for (std::size_t worker = 0; worker < workers; ++worker) {
       const std::size_t mine = payload(dealt(first, each, worker, workers));
-      for (std::size_t owner = 0; owner < workers; ++owner) {  // to each its part, and mine to all
+      // Each owner gets its part, and all ranks get this worker's own part.
+      for (std::size_t owner = 0; owner < workers; ++owner) {
         signs.bytes[worker] +=
             owner == worker ? 0 : payload(dealt(first, each, owner, workers)) + mine;
       }
@@ -572,7 +581,8 @@ TEST(Named, EFSignSGD) {
 
   const auto forgetful = observe<compose<scaled_sign, reduce_scatter_all_gather>>(workers);
   EXPECT_EQ(broken(forgetful, signs), "result ");
-  // The default architecture is this one, for what can be cut; the name says which it is.
+  // The default architecture for payloads that can be cut is this one; only the name makes it
+  // explicit.
   EXPECT_EQ(broken(observe<compose<error_feedback<scaled_sign>>>(workers), signs), "");
   static_assert(
       std::is_same_v<
@@ -582,7 +592,8 @@ TEST(Named, EFSignSGD) {
   EXPECT_EQ(broken(forgetful, signs), "");
 }
 
-/// There a bucket has a scale, and all three tensors fit in one; rank 0 is the server, too.
+/// In this program each bucket has one scale, and all three tensors fit into one bucket. Rank 0 is
+/// the server, too.
 TEST(Named, EFSignSGDByAServerTrainsAsZhengsProgram) {
   using by_a_server =
       compose<fusion::all, compression::rescaled_error_feedback<compression::scaled_sign>,

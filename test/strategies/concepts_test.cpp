@@ -1,5 +1,5 @@
-// What a policy's concept asks for: the least policy of each role that is accepted, and, one by
-// one, verbs that a policy may leave out and must not write otherwise.
+// What each policy concept requires: the smallest policy of each role that is accepted, and one by
+// one the optional verbs, which must have the documented signature if they are there.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 // ---- the least that is accepted
 
-/// The verbs of `More` are its state's, too.
+/// An architecture whose state has the verbs of `More` as well.
 template <class More>
 struct architecture_with {
   using role = tutti::role::architecture;
@@ -389,7 +389,7 @@ static_assert(!optimizer_policy<optimizer_of_nothing> && !optimizer_policy<remem
 static_assert(optimizer_policy<begins_with_their_sum> && !optimizer_policy<waits_for_all> &&
               !optimizer_policy<begins_without_their_sum>);
 
-/// What is asserted above is the test; this is its name where tests are listed.
+/// The assertions above are the test; this makes it appear in lists of tests.
 TEST(Concepts, ask_for_the_verbs_of_what_a_policy_makes) {
   EXPECT_TRUE(architecture_policy<architecture_with<nothing>>);
 }

@@ -1,6 +1,6 @@
-// The named strategies that send every gradient whole: each one's rule, stated without its
-// policies, holds; and fails once any policy that it names gives way to its role's default. One
-// file although it is long: they are all seen by how they cut and order the gradient of one large
+// The named strategies that send every gradient whole. Each one's rule, stated without its
+// policies, holds, and fails when any policy that it names is replaced by its role's default. One
+// file although it is long: all are observed by how they cut and order the gradient of one large
 // model.
 #include <algorithm>
 #include <array>
@@ -49,7 +49,8 @@ constexpr std::uint64_t everything = 141'200'032;  // bytes of the large model
 using sizes = std::vector<std::size_t>;
 using numbers = std::vector<std::uint32_t>;
 
-/// Two workers, each of which sends its whole gradient once, and the mean of both.
+/// Returns the rule of two workers that each send their whole gradient once and apply the mean of
+/// both.
 rule dense(sizes buckets, sizes chunks, numbers starts) {
   return {0,
           std::move(buckets),
@@ -59,15 +60,15 @@ rule dense(sizes buckets, sizes chunks, numbers starts) {
           all_have(trained(2, observed_steps))};
 }
 
-/// `whole` cut in pieces of `piece`, the rest last.
+/// Cuts `whole` into pieces of `piece` elements, with the rest last.
 void cut(sizes& into, std::size_t whole, std::size_t piece) {
   for (; whole > piece; whole -= piece) {
     into.push_back(piece);
   }
   into.push_back(whole);
 }
-/// The large model in backward order, cut. Either way tensor 5 is chunks 0 to 2, 4 is 3 to 27, 3 is
-/// 28 to 32, 2 is 33, 1 is 34 to 36 and 0 is 37.
+/// Returns the large model in backward order, cut into pieces. For every length used here, tensor 5
+/// is chunks 0 to 2, tensor 4 is 3 to 27, 3 is 28 to 32, 2 is 33, 1 is 34 to 36 and 0 is 37.
 sizes pieces(std::size_t of) {
   sizes all;
   for (const std::size_t each : {2'500'000U, 25'000'000U, 5'000'000U, 8U, 2'500'000U, 300'000U}) {
@@ -75,7 +76,8 @@ sizes pieces(std::size_t of) {
   }
   return all;
 }
-/// Tensor 4 is ready first, and four of its pieces fill the window before anything else is there.
+/// Tensor 4 is ready first, and four of its pieces fill the window before any other tensor is
+/// ready.
 numbers four_then_by_priority() {
   numbers all{3, 4, 5, 6, 37, 34, 35, 36, 33, 28, 29, 30, 31, 32};
   for (std::uint32_t chunk = 7; chunk <= 27; ++chunk) {
@@ -90,7 +92,7 @@ const sizes tensor_by_tensor{2'500'000, 25'000'000, 5'000'000, 8, 2'500'000, 300
 const numbers first_come_first_served{1, 0, 2, 3, 5, 4};
 
 TEST(Named, Local) {
-  rule local = dense(alone, tensor_by_tensor, {});  // nothing to send, nothing starts
+  rule local = dense(alone, tensor_by_tensor, {});  // nothing is sent, so no chunk starts
   local.bytes = {0, 0};
   local.result = [](const outcomes& made) {
     const auto own = trained_with([](int step, std::vector<float>& means) {
@@ -105,15 +107,15 @@ TEST(Named, Local) {
 }
 
 TEST(Named, WFBP) {
-  // Tensor 4 is ready first and waits for tensor 5, which is first in the backward pass.
+  // Tensor 4 is ready first but waits for tensor 5, which comes first in the backward pass.
   const rule wfbp = dense(alone, tensor_by_tensor, {0, 1, 2, 3, 4, 5});
   EXPECT_EQ(broken(observe<strategies::WFBP>(2), wfbp), "");
   EXPECT_NE(broken(observe<compose<>>(2), wfbp), "");
 }
 
-/// A message starts when its gradient is ready and the link is free of the one before it, in the
-/// order of the backward pass: of gradients that wait for the link, and of a link that waits for
-/// them. Two ranks exchange halves twice.
+/// A message starts when its gradient is ready and the link is free of the message before it, in
+/// the order of the backward pass. This holds whether gradients wait for the link or the link waits
+/// for gradients. Two ranks exchange halves twice.
 TEST(Named, WFBPStartsWhatIsReadyAsSoonAsTheLinkIsFree) {
   for (const seconds between : {1e-6, 0.01, 0.05, 0.2}) {
     const observation made = observe<strategies::WFBP>(2, {}, {.between = between});
@@ -131,7 +133,7 @@ TEST(Named, WFBPStartsWhatIsReadyAsSoonAsTheLinkIsFree) {
 }
 
 TEST(Named, WFBPUnlimited) {
-  // Nothing but defaults: there is no policy to replace.
+  // It consists of defaults only, so there is no policy to replace.
   EXPECT_EQ(broken(observe<strategies::WFBPUnlimited>(2),
                    dense(alone, tensor_by_tensor, first_come_first_served)),
             "");
@@ -141,8 +143,8 @@ TEST(Named, BSP) {
   const rule bsp = dense({6}, {35'300'008}, {0});
   EXPECT_EQ(broken(observe<strategies::BSP>(2), bsp), "");
   EXPECT_NE(broken(observe<compose<schedule::at_end>>(2), bsp), "");
-  // The one bucket is full at the end and not before, so here the default is the same rule. What
-  // at_end alone means shows where there are several.
+  // The one bucket is full only at the end of the backward pass, so the default schedule gives the
+  // same rule. The effect of at_end by itself shows only with several buckets.
   EXPECT_EQ(broken(observe<compose<fusion::all>>(2), bsp), "");
   const rule at_the_end = dense(alone, tensor_by_tensor, {0, 1, 2, 3, 4, 5});
   EXPECT_EQ(broken(observe<compose<schedule::at_end>>(2), at_the_end), "");
@@ -150,13 +152,14 @@ TEST(Named, BSP) {
 }
 
 TEST(Named, MGWFBPExact) {
-  // 100 MB take 0.1 s, in which all that follows becomes ready; what comes before does not wait.
+  // 100 MB take 0.1 s, during which all later tensors become ready; tensors before it need not
+  // wait.
   const rule merged = dense({1, 1, 4}, {2'500'000, 25'000'000, 7'800'008}, {1, 0, 2});
   EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2), merged), "");
   EXPECT_NE(broken(observe<compose<>>(2), merged), "");
 
-  // With 30 ms a start-up the exact programme still sends tensor 4 before the rest; the published
-  // rule holds it, for tensor 3 is ready 25 ms later.
+  // With a start-up of 30 ms the exact programme still sends tensor 4 before the rest. The
+  // published rule holds it back, because tensor 3 is ready 25 ms later.
   fusion::merge_gradients::options costs;
   costs.startup = 0.03;
   EXPECT_EQ(broken(observe<strategies::MGWFBPExact>(2, {.fusion = costs}), merged), "");
@@ -169,7 +172,8 @@ TEST(Named, MGWFBPExact) {
   EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2), in_turn), "");
 }
 
-/// An iteration of four ranks whose NICs give one message alone a share of their rate.
+/// Returns the duration of an iteration of four ranks on NICs that give a single message only a
+/// share of their rate.
 template <class Strategy>
 seconds iteration(const std::vector<computation>& model, transport::link nic,
                   engine_options<Strategy> options) {
@@ -189,14 +193,15 @@ TEST(Named, ASCWFBP) {
   EXPECT_NE(broken(observe<compose<fusion::merge_gradients>>(2, {.fusion = own.fusion}), in_turn),
             "");
   fusion::merge_gradients::options costs;
-  costs.startup =
-      0.03;  // as MGWFBP's own test has it: the published rule holds what exact does not
+  // As in MGWFBP's own test, the published rule merges here and the exact one does not.
+  costs.startup = 0.03;
   const rule held = dense({1, 5}, {2'500'000, 32'800'008}, {0, 1});
   costs.rule = own.fusion.rule;
   EXPECT_EQ(broken(observe<ASCWFBP>(2, {.fusion = costs}), held), "");
 
-  // Tensors that are ready together and that nothing merges, of six messages each that keep a NIC
-  // busy for 1 ms and take 4/3 ms alone: of two at once the last one's last begins after 11 others.
+  // All tensors are ready together and none is merged. Each needs six messages, which occupy a NIC
+  // for 1 ms and take 4/3 ms if alone. With two exchanges at a time, the last message of the last
+  // exchange begins after 11 others.
   const auto tensors_at_once = [](std::size_t tensors, std::size_t exchanges) {
     const std::vector<computation> model(tensors, {"tensor", 1'000'000, 0, 0});
     engine_options<ASCWFBP> set;
@@ -211,8 +216,8 @@ TEST(Named, ASCWFBP) {
   EXPECT_LT(tensors_at_once(3, 3), tensors_at_once(3, own.schedule.exchanges));
 }
 
-/// Where the second of two exchanges slows both down by less than 2, or there is a start-up to
-/// hide, two at once are never slower than one after the other; and sometimes faster by nearly a
+/// Two exchanges at a time are never slower than one after the other, if the second slows both down
+/// by a factor below 2 or there is a start-up to hide. Sometimes they are faster by nearly a
 /// quarter.
 TEST(Named, TwoAtOnceAreNoSlowerThanOne) {
   std::mt19937 random(1);
@@ -237,8 +242,8 @@ TEST(Named, TwoAtOnceAreNoSlowerThanOne) {
   }
 }
 
-/// As many at once as pay: never slower than one after the other, and hardly slower than any other
-/// number would be.
+/// The chosen number of exchanges at a time is never slower than one after the other, and hardly
+/// slower than any other number.
 TEST(Named, AsManyAtOnceAsPay) {
   std::mt19937 random(2);
   constexpr int ranks = 4;
@@ -272,8 +277,8 @@ TEST(Named, AsManyAtOnceAsPay) {
   EXPECT_LT(worst, 1.05);
 }
 
-/// All of a step's reduce-scatters end before its first all-gather begins, so that what the two
-/// phases take, each with the other left out, adds up to the whole; and what they send.
+/// All reduce-scatters of a step end before its first all-gather begins. The times of the two
+/// phases, each measured without the other, therefore add up to the whole, and so do the bytes.
 TEST(Named, ThePhasesOfDeARAddUp) {
   using collective::phase;
   using strategies::DeAR;
@@ -285,7 +290,7 @@ TEST(Named, ThePhasesOfDeARAddUp) {
       model.push_back({"layer" + std::to_string(i) + ".weight", 400'000 * (i + 1), 0, 0});
     }
     const auto options = [](auto set) {
-      set.fusion.bytes = 1;  // every module alone
+      set.fusion.bytes = 1;  // so that every module is alone
       return set;
     };
     const seconds whole = iteration<DeAR>(model, nic, options(engine_options<DeAR>()));
@@ -306,18 +311,20 @@ TEST(Named, ThePhasesOfDeARAddUp) {
 }
 
 TEST(Named, Horovod) {
-  // All are ready on both within the first millisecond. Of what rank 1 tells, in the order of its
-  // backward pass, 100 + 10 + 20 + 1.2 MB and 32 bytes are below 128 MiB; 10 MB more are not.
+  // All tensors are ready on both ranks within the first millisecond. Rank 1 reports them in the
+  // order of its backward pass. Of these, 100 + 10 + 20 + 1.2 MB and 32 bytes are below 128 MiB; 10
+  // MB more are not.
   constexpr auto own = strategies::Horovod::defaults();
   rule cycles = dense(alone, tensor_by_tensor, {0, 4});
   cycles.bytes[0] += (1 + 5 + 1) * sizeof(std::uint32_t);  // launches
-  cycles.bytes[1] += 6 * 4 * sizeof(std::uint32_t);        // bucket, length and 7 letters of each
+  cycles.bytes[1] += 6 * 4 * sizeof(std::uint32_t);        // bucket, length, 7 letters each
   EXPECT_EQ(broken(observe<strategies::Horovod>(2), cycles), "");
   EXPECT_NE(broken(observe<compose<coordination::negotiated>>(2), cycles), "");
   EXPECT_EQ(broken(observe<compose<fusion::when_ready>>(2, {.fusion = own.fusion}), cycles),
             "bytes ");
 
-  // Without a cycle the first goes alone; what gathered while rank 1 told of it goes together.
+  // Without a cycle the first tensor is launched alone. The tensors that became ready while rank 1
+  // reported it are launched together.
   rule at_once = dense(alone, tensor_by_tensor, {1, 0});
   at_once.bytes = cycles.bytes;
   engine_options<strategies::Horovod> options;
@@ -330,13 +337,13 @@ TEST(Named, Horovod) {
 
 using collective::topology;
 
-/// A piece of a tensor of the large model: its place there, and its elements.
+/// A piece of a tensor of the large model: its index in the tensor and its elements.
 struct piece {
   std::size_t tensor, index, begin, end;
 };
-/// As few even ones as keep to 1 MiB, the first ones longer by an element; in backward order.
-/// Tensor 5 is chunks 0 to 9, 4 is 10 to 105, 3 is 106 to 125, 2 is 126, 1 is 127 to 136, 0 is 137
-/// and 138.
+/// Returns the pieces of all tensors in backward order: for each tensor the fewest pieces of even
+/// length within 1 MiB, the first ones longer by an element. Tensor 5 is chunks 0 to 9, 4 is 10 to
+/// 105, 3 is 106 to 125, 2 is 126, 1 is 127 to 136, 0 is 137 and 138.
 std::vector<piece> even_pieces() {
   std::vector<piece> all;
   for (std::size_t tensor = large_model().size(); tensor-- > 0;) {
@@ -351,7 +358,8 @@ std::vector<piece> even_pieces() {
   return all;
 }
 
-/// The pair, of four, that a piece takes by the squares of its name's characters, or by its place.
+/// Returns which of four pairs of graphs a piece takes, by the squares of the characters of its
+/// name.
 std::size_t by_name(const piece& each) {
   std::size_t sum = 0;
   for (const char c : "part::tensor" + std::to_string(each.tensor) + "[" +
@@ -363,8 +371,8 @@ std::size_t by_name(const piece& each) {
 std::size_t by_index(const piece& each) { return each.index % 4; }
 std::size_t the_first(const piece&) { return 0; }
 
-/// What each of four ranks sends if, of each piece, the root of its pair sends it so many times,
-/// the next rank so many, and so on around.
+/// Returns the bytes that each of four ranks sends, if the root of a piece's pair sends the piece
+/// `times[0]` times, the next rank `times[1]` times, and so on in a circle.
 std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const piece&)) {
   std::vector<std::uint64_t> bytes(4);
   for (const piece& each : even_pieces()) {
@@ -376,7 +384,7 @@ std::vector<std::uint64_t> sent(const sizes& times, std::size_t (*pair_of)(const
 }
 
 TEST(Named, Adasum) {
-  // Horovod's cycles. Of two workers each sends the half that it gives away, then the other one,
+  // Horovod's cycles. Each of two workers sends the half that it gives away, then the other half,
   // and three doubles a tensor.
   rule adaptive = dense(alone, tensor_by_tensor, {0, 4});
   adaptive.bytes[0] += 6 * 3 * sizeof(double) + (1 + 5 + 1) * sizeof(std::uint32_t);
@@ -407,7 +415,8 @@ TEST(Named, KungFu) {
   }
   rule in_a_tree = dense(alone, chunks, starts);
   in_a_tree.result = all_have(trained(4, observed_steps));
-  const sizes tree{2, 2, 1, 1};  // to two children; to parent and child; to parents
+  // The root sends to two children, one of these to its parent and its child, leaves to parents.
+  const sizes tree{2, 2, 1, 1};
   in_a_tree.bytes = sent(tree, the_first);
   using namespace strategies;
   constexpr auto own = KungFu::defaults();
@@ -425,7 +434,8 @@ TEST(Named, KungFu) {
     return broken(made, stated);
   };
   const sizes star{3, 1, 1, 1};
-  const sizes ring{1, 2, 2, 1};  // the root sends the total, who is before it no more than its sum
+  // The root sends the total; the rank before the root sends only its sum.
+  const sizes ring{1, 2, 2, 1};
   const auto under = [](topology how, collective::hash hash) {
     return observe<KungFu>(4, {.architecture = {.topology = how, .hash = hash}});
   };
@@ -437,7 +447,7 @@ TEST(Named, KungFu) {
             "");
 }
 
-/// Everything but the topology is KungFu's.
+/// Whether everything but the topology is KungFu's.
 template <class Strategy>
 bool is_over(topology how) {
   constexpr auto plain = strategies::KungFu::defaults();
@@ -458,10 +468,10 @@ TEST(Named, KungFuOverEachTopology) {
   EXPECT_TRUE(is_over<strategies::KungFuAuto>(topology::automatic));
 }
 
-/// What rank 0 launches and sends in the last of some steps; rank 1's gradients come the other way
-/// round.
+/// What rank 0 launches and sends in the last of some steps, while rank 1's gradients become ready
+/// in the opposite order.
 struct settled_step {
-  std::vector<sizes> launches{};  ///< tensors
+  std::vector<sizes> launches{};  ///< the tensors of each launch
   std::uint64_t bytes{};
 };
 template <class Strategy>
@@ -489,10 +499,11 @@ settled_step settled(engine_options<Strategy> options = {},
     }
     if (world.rank() == 0) {
       made.bytes = engine.counted().bytes_sent - before;
-      if constexpr (requires { engine.book(); }) {
-        for (auto book = engine.book(); !book.empty(); book = book.subspan(1 + book[0])) {
+      if constexpr (requires { engine.learned_order(); }) {
+        for (auto order = engine.learned_order(); !order.empty();
+             order = order.subspan(1 + order[0])) {
           auto& launch = made.launches.emplace_back();
-          for (const std::uint32_t chunk : book.subspan(1, book[0])) {
+          for (const std::uint32_t chunk : order.subspan(1, order[0])) {
             launch.push_back(index(engine.planned().at(engine.planned().chunks[chunk].bucket)));
           }
           std::sort(launch.begin(), launch.end());
@@ -506,15 +517,16 @@ settled_step settled(engine_options<Strategy> options = {},
 }
 
 TEST(Named, DDP) {
-  // In the first step everything travels together, and rank 0 tells of that.
+  // In the first step all tensors are sent together, and rank 0 announces that launch.
   rule first_step = dense(alone, tensor_by_tensor, {0});
   first_step.bytes[0] += (1 + 6) * sizeof(std::uint32_t);
   using strategies::DDP;
   EXPECT_EQ(broken(observe<DDP>(2), first_step), "");
   EXPECT_NE(broken(observe<compose<coordination::learned>>(2), first_step), "");
 
-  // Rank 0's gradients came as 4, 5, 3, 2, 0, 1: the first bucket closes at 1 MiB, the others at 25
-  // MiB, with the tensor that reaches it; nobody says anything any more.
+  // Rank 0's gradients became ready in the order 4, 5, 3, 2, 0, 1. The first bucket is closed at 1
+  // MiB and the others at 25 MiB, with the tensor that reaches the limit. Launches are no longer
+  // announced.
   const auto ddp = settled<DDP>();
   EXPECT_EQ(ddp.launches, (std::vector<sizes>{{4}, {3, 5}, {0, 1, 2}}));
   EXPECT_EQ(ddp.bytes, everything);
@@ -531,7 +543,7 @@ TEST(Named, DDP) {
   set.first_bytes = 0;
   EXPECT_EQ(settled<DDP>({.fusion = set}).launches, ddp.launches) << "100 MB are above both";
 
-  // Each type has limits of its own.
+  // Each element type has limits of its own.
   const auto apart = settled<DDP>({.fusion = DDP::defaults().fusion}, element_type::bf16);
   EXPECT_EQ(apart.launches, (std::vector<sizes>{{4}, {5}, {0, 1, 2, 3}}));
   set = DDP::defaults().fusion;
@@ -542,8 +554,8 @@ TEST(Named, DDP) {
   EXPECT_NE(settled<DDP>({.fusion = set}, element_type::bf16).launches, apart.launches);
 }
 
-/// Two workers, two tensors whose gradients are all there at once, a forward pass of 20 ms a
-/// tensor, and a link on which a half of a tensor's exchange takes 16 ms.
+/// Two workers and two tensors whose gradients are ready at the same time, with a forward pass of
+/// 20 ms a tensor and a link on which half of a tensor's exchange takes 16 ms.
 struct slow_run {
   seconds step{};
   std::vector<std::size_t> optimizer_bytes = std::vector<std::size_t>(2);
@@ -588,8 +600,8 @@ slow_run on_a_slow_link(engine_options<Strategy> options) {
 }
 
 TEST(Named, DeAR) {
-  // From the input on: 1.2 and 10 MB and 32 bytes stay below 25 MiB, and 20 MB more would not; nor
-  // do 20 and 100 MB, or 100 and 10.
+  // From the input on, 1.2 and 10 MB and 32 bytes stay below 25 MiB together, and 20 MB more would
+  // not. Neither would 20 and 100 MB, or 100 and 10.
   const rule dear =
       dense({1, 1, 1, 3}, {2'500'000, 25'000'000, 5'000'000, 2'800'008}, {1, 0, 2, 3});
   EXPECT_EQ(broken(observe<strategies::DeAR>(2), dear), "");
@@ -598,16 +610,17 @@ TEST(Named, DeAR) {
 
 TEST(Named, ZeRO1) {
   using strategies::ZeRO1;
-  // 2.5 and 25 million elements pass 25 MiB together; so do 5 and 2.5 million, and 8.
+  // 2.5 and 25 million elements exceed 25 MiB together; so do 5 and 2.5 million and 8 elements.
   const rule zero = dense({2, 3, 1}, {27'500'000, 7'500'008, 300'000}, {0, 2, 1});
   EXPECT_EQ(broken(observe<ZeRO1>(2), zero), "");
 
-  // All reduce-scatters, then the front's gather; the other's hides under the front's forward pass.
+  // All reduce-scatters come first, then the gather of the front tensor. The other tensor's gather
+  // is hidden by the front tensor's forward pass.
   constexpr seconds half = 0.016;
   constexpr seconds forward = 2 * 0.02;
   const slow_run its = on_a_slow_link<ZeRO1>({});
   EXPECT_NEAR(its.step, 3 * half + forward, 1e-4);
-  EXPECT_EQ(its.optimizer_bytes, sizes(2, slow_elements * sizeof(float)));  // of two tensors, half
+  EXPECT_EQ(its.optimizer_bytes, sizes(2, slow_elements * sizeof(float)));  // half of two tensors
 
   const slow_run replicas = on_a_slow_link<strategies::DeAR>({});
   EXPECT_NEAR(replicas.step, its.step, 1e-9);
@@ -616,8 +629,9 @@ TEST(Named, ZeRO1) {
   EXPECT_NEAR(on_a_slow_link<at_once>({}).step, 4 * half + forward, 1e-4);
 }
 
-/// One step of eight tensors, a bucket each, written in memory that is lent; what the engine then
-/// says it has held. A tensor's backward pass takes `backward`, its reduce-scatter 16 ms.
+/// Runs one step of eight tensors, a bucket each, whose gradients are written in lent memory, and
+/// reports how much the engine has held. A tensor's backward pass takes `backward`, its
+/// reduce-scatter 16 ms.
 constexpr int lent_tensors = 8;
 template <class Strategy>
 task lent_rank(transport::simulated& world, seconds backward, std::size_t& held) {
@@ -650,8 +664,8 @@ std::size_t buckets_held(seconds backward) {
   });
   return held / (4 * slow_elements);
 }
-/// Of buckets that take turns on a link, each held from when it is first written until it is
-/// reduced.
+/// Returns the most buckets that are held at a time when they take turns on a link, each held from
+/// when it is first written until it is reduced.
 std::size_t most_at_once(seconds backward) {
   std::vector<seconds> reduced;
   std::size_t most = 0;
@@ -672,7 +686,7 @@ TEST(Named, ZeRO2) {
   using unfused = compose<schedule::split_phase, given_back>;
   EXPECT_EQ(broken(observe<unfused>(2), zero), "buckets chunks starts ");
 
-  // The gathers of a step wait for its reduce-scatters, and hold no gradient meanwhile.
+  // The gathers of a step wait for its reduce-scatters and hold no gradient meanwhile.
   EXPECT_EQ(most_at_once(0.02), 2U);
   EXPECT_EQ(most_at_once(0.006), 6U);
   for (const seconds backward : {0.02, 0.006}) {
@@ -701,11 +715,12 @@ TEST(Named, ByteScheduler) {
 
 using owners = std::vector<int>;
 
-/// BytePS on three servers: what its own function makes of keys tensor · 65,536 + piece, run with
-/// djb2; a piece is 1,024,000 elements. Four of tensor 4 fill the window. Its loop over what waits
-/// takes the most urgent that fits: into the room of piece 3 go 37, over 34 and 35 the end of
-/// tensor 1, which is 36, and the eight elements of 33; into that of 37, which is away sooner than
-/// 6, and of 36 go the ends of the tensors 4 and 5.
+/// BytePS on three servers. Owners are what its own function, run with djb2, makes of the keys
+/// tensor · 65,536 + piece; a piece is 1,024,000 elements. Four pieces of tensor 4 fill the window.
+/// Its loop over waiting chunks takes the most urgent one that fits. Into the room that piece 3
+/// leaves go 37, then 36, which is the end of tensor 1 and overtakes 34 and 35, and 33 with its
+/// eight elements. Into the room of 37, which is sent sooner than 6, and of 36 go the ends of
+/// tensors 4 and 5.
 rule of_byteps() {
   numbers starts{3, 4, 5, 6, 37, 36, 33, 34, 35, 27, 28, 2, 29, 30, 31, 32};
   for (std::uint32_t chunk = 7; chunk <= 26; ++chunk) {
@@ -725,8 +740,8 @@ rule of_byteps() {
   return stated;
 }
 
-/// MXNet's kvstore on three servers: what its own function answers. The first part of tensor 4 is
-/// more than the window.
+/// MXNet's kvstore on three servers. Owners are what its own function answers. The first part of
+/// tensor 4 is larger than the window.
 rule of_kvstore() {
   rule stated = dense(alone,
                       {833'333, 833'334, 833'333,        //
@@ -741,9 +756,9 @@ rule of_kvstore() {
   return stated;
 }
 
-/// Two workers and three servers. Credit is off by default, and then what is ready goes, tensor by
-/// tensor as `at_once` has their chunks; a window shows the priorities. Placed otherwise, training
-/// comes to the same.
+/// Two workers and three servers. Credit is off by default; chunks are then sent when they are
+/// ready, tensor by tensor as `at_once` lists them. A window makes the priorities visible. Another
+/// placement gives the same result of training.
 template <class Strategy>
 void is_a_server_by_priority(const rule& stated, numbers at_once, std::size_t window) {
   constexpr auto own = Strategy::defaults();
@@ -793,24 +808,27 @@ const numbers parts_at_once = from_to({{3, 5}, {0, 2}, {6, 8}, {9, 9}, {13, 13},
 TEST(Named, BytePS) {
   is_a_server_by_priority<strategies::BytePS>(
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
-  // Under ByteScheduler's rule nothing is overtaken, and a window of no whole pieces overshoots.
+  // Under ByteScheduler's rule no chunk is overtaken, and a window that is no multiple of a piece
+  // overshoots.
   engine_options<strategies::BytePS> options;
   options.architecture.servers = 3;
   options.schedule = {.credit = 16'384'000, .rule = schedule::credit_rule::positive};
   EXPECT_EQ(broken(observe<strategies::BytePS>(2, options), of_byteps()), "starts ");
-  // A piece is of whole pages of 4 KiB for each rank of a host; a credit is of pieces.
+  // A piece has a whole number of 4 KiB pages for each rank of a host; a credit has a whole number
+  // of pieces.
   for (const auto& [ranks, bytes] : {std::pair{1U, 4'096'000U}, std::pair{3U, 4'104'192U},
                                      std::pair{8U, 4'096'000U}, std::pair{16U, 4'128'768U}}) {
     const auto set = strategies::BytePS::defaults(ranks, 4);
     EXPECT_EQ(set.partition.bytes, bytes);
     EXPECT_EQ(set.schedule.credit, 4 * bytes);
   }
-  // Of its servers' engine: on the clock, test/simulated/server_threads_test.cpp.
+  // The effect of its servers' engine is tested on the clock in
+  // test/simulated/server_threads_test.cpp.
   constexpr auto own = strategies::BytePS::defaults().architecture;
   EXPECT_EQ(own.engine_threads, 4);
   EXPECT_EQ(own.engine_order, architecture::engine_order::received);
 }
-/// With as many servers as workers, or fewer, the mean is that of the workers in rank order, to the
+/// With at most as many servers as workers, the mean is that of the workers in rank order, to the
 /// bit.
 TEST(Named, BytePSWithAnyNumberOfServers) {
   for (int workers = 1; workers <= 5; ++workers) {
@@ -826,8 +844,8 @@ TEST(Named, BytePSWithAnyNumberOfServers) {
   }
 }
 
-/// BytePS with another order of its servers' engines, which test/simulated/server_threads_test.cpp
-/// sees on the clock.
+/// BytePS with another order of its servers' engines, which is tested on the clock in
+/// test/simulated/server_threads_test.cpp.
 TEST(Named, ByteSchedulerPS) {
   constexpr auto own = strategies::ByteSchedulerPS::defaults();
   EXPECT_EQ(own.architecture.engine_order, architecture::engine_order::byteps);
@@ -836,7 +854,8 @@ TEST(Named, ByteSchedulerPS) {
       of_byteps(), from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
 }
 
-/// Variables go round the servers in forward order, and each worker's gradient is a step by itself.
+/// Variables are assigned to the servers in turn, in forward order, and each worker's gradient is a
+/// step by itself.
 TEST(Named, DistributedReplicated) {
   using strategies::DistributedReplicated;
   rule stated = dense(alone, tensor_by_tensor, first_come_first_served);
@@ -861,7 +880,8 @@ TEST(Named, DistributedReplicated) {
   auto elsewhere = two;
   elsewhere.architecture.placed_by = architecture::placed_by::least_loaded;
   EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), stated), "owners ");
-  // TFParameterServer differs in the owners: in forward order each to who has the fewest bytes.
+  // TFParameterServer differs only in the owners: in forward order, each variable goes to the
+  // server with the fewest bytes.
   rule least_loaded = stated;
   least_loaded.owners = {0, 1, 0, 0, 1, 0};
   EXPECT_EQ(broken(observe<DistributedReplicated>(2, elsewhere), least_loaded), "");
@@ -887,10 +907,10 @@ TEST(Named, MXNetDistSync) {
   EXPECT_EQ(strategies::MXNetDistSync::defaults().partition.bound, 1'000'000U);
 }
 
-/// Ten slices of tensor 4 fill the window before anything else is there. One count of slices goes
-/// through the tensors in forward order: slice i is server i mod 3's.
+/// Ten slices of tensor 4 fill the window before any other tensor is ready. Slices are counted
+/// through all tensors in forward order, and slice i belongs to server i mod 3.
 TEST(Named, P3) {
-  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order; chunks are numbered backward
+  const numbers slices{8, 63, 1, 125, 625, 63};  // in forward order, unlike chunks
   numbers first(slices.size());
   std::exclusive_scan(slices.rbegin(), slices.rend(), first.rbegin(), 0U);
   const auto of = [&](std::size_t tensor, std::uint32_t from, std::uint32_t end) {
@@ -924,7 +944,7 @@ TEST(Named, P3) {
   EXPECT_NE(broken(observe<P3>(2, other), stated), "");
 }
 
-/// What `of_kvstore` says, or what it refuses with.
+/// Returns what `of_kvstore` returns, or the error that it throws.
 std::string kvstore(const char* type) {
   try {
     return std::string(strategies::of_kvstore(type));
@@ -943,7 +963,7 @@ TEST(Named, ByTheTypeOfAKVStore) {
       {"dist_device_sync", "MXNetDistSync"},
       {"dist_sync_device", "MXNetDistSync"},
       {"Dist_Sync", "MXNetDistSync"},
-      {"distasync", "MXNetDistSync"},  // no `_async`
+      {"distasync", "MXNetDistSync"},  // because `_async` is missing
       {"dist_async", "MXNetDistAsync"},
       {"dist_async_device", "MXNetDistAsync"},
       {"DIST_ASYNC", "MXNetDistAsync"},
@@ -969,8 +989,9 @@ TEST(Named, ByTheTypeOfAKVStore) {
             "kvstore 'dist_async_p3' cannot be: p3 is synchronous. Fix: p3, or dist_async");
 }
 
-/// `pscpu` to ranks 0 to 3 in turns, tensor 0 to the first and then tensor 2 to the second; all
-/// else around rings or by halving and doubling, 2(p-1)/p of the bytes.
+/// `pscpu` reduces at ranks 0 to 3 in turn: tensor 0 at the first, then tensor 2 at the second.
+/// Every other algorithm goes around rings or by halving and doubling, and sends 2(p-1)/p of the
+/// bytes.
 TEST(Named, TFReplicated) {
   using strategies::TFReplicated;
   const auto spec = [](std::string_view text) {
@@ -994,10 +1015,10 @@ TEST(Named, TFReplicated) {
   EXPECT_EQ(broken(observe<TFReplicated>(4), by_size), "bytes ");
 }
 
-/// tf_cnn_benchmarks goes through the variables from the first on, once a range of sizes, and gives
-/// every gradient of the range to the next group of hosts, beginning with the first. So of 18
-/// biases between weights the hosts 0 to 3 add up 5, 5, 4 and 4 where one host does so, and of two
-/// ranges with `pscpu` neither goes on where the other has stopped.
+/// tf_cnn_benchmarks goes through the variables from the first one on, separately for each range of
+/// sizes, and assigns each gradient of a range to the next group of hosts, beginning with the
+/// first. Of 18 biases between weights, hosts 0 to 3 therefore add up 5, 5, 4 and 4 where a group
+/// is one host. If two ranges have `pscpu`, each counts by itself.
 TEST(Named, TFReplicatedTakesTurnsRangeByRange) {
   using strategies::TFReplicated;
   constexpr std::size_t hosts = 4;
@@ -1029,7 +1050,8 @@ TEST(Named, TFReplicatedTakesTurnsRangeByRange) {
         });
     return bytes;
   };
-  /// Of ranges up to these sizes, with so many shards in place of a ring where not 0.
+  /// Returns the bytes for ranges up to these sizes, each with that many shards, or with a ring
+  /// where the number is 0.
   const auto expected = [&](const std::vector<std::pair<std::size_t, std::size_t>>& ranges) {
     std::vector<std::uint64_t> bytes(hosts);
     std::size_t above = 0;
@@ -1056,7 +1078,7 @@ TEST(Named, TFReplicatedTakesTurnsRangeByRange) {
   EXPECT_EQ(sent("pscpu:1k:pscpu:32k:pscpu"), expected({{1024, 1}, {32'768, 1}, {SIZE_MAX, 1}}));
 }
 
-/// It adds up and does not average: the sum is in the type.
+/// It adds up and does not average; the type of its architecture says so.
 TEST(Named, TensorpackReplicated) {
   rule summed = dense(alone, tensor_by_tensor, first_come_first_served);
   summed.result = all_have(trained_on_sums(2, observed_steps));
@@ -1064,7 +1086,7 @@ TEST(Named, TensorpackReplicated) {
   EXPECT_EQ(broken(observe<compose<>>(2), summed), "result ");
 }
 
-/// The ranges that a spec says, or what it is refused with.
+/// Returns the ranges that a spec states, or the error with which it is refused.
 std::string all_reduce_spec(const std::string& text) {
   try {
     std::string all;
@@ -1079,7 +1101,7 @@ std::string all_reduce_spec(const std::string& text) {
   }
 }
 TEST(Named, ByAnAllReduceSpec) {
-  // As tf_cnn_benchmarks' parse_all_reduce_spec answered at commit 8fb7907; 0 is its -1.
+  // The answers of tf_cnn_benchmarks' parse_all_reduce_spec at commit 8fb7907; its -1 is 0 here.
   const std::vector<std::pair<const char*, const char*>> known{
       {"nccl", "nccl 1 0"},
       {"nccl/xring", "nccl/xring 1 0"},
@@ -1145,9 +1167,9 @@ TEST(Named, ByAnAllReduceSpec) {
   }
 }
 
-/// Who updates and when, on one step of plain SGD. The second worker pushes long after the first: a
-/// push takes effect at once and whole, so the first gets back what its own gradient made of the
-/// parameters, and the second what both have.
+/// Who updates and when, in one step of plain SGD. The second worker pushes long after the first. A
+/// push takes effect as a whole as soon as it arrives, so the first worker gets back the parameters
+/// with its own gradient applied, and the second those with both.
 template <class Strategy>
 task push_once(transport::simulated& world, std::vector<std::vector<float>>& parameters) {
   arena memory = model_of(world.rank());
@@ -1191,13 +1213,13 @@ bool pushes_take_effect_at_once() {
 TEST(Named, MXNetDistAsync) {
   EXPECT_TRUE(pushes_take_effect_at_once<strategies::MXNetDistAsync>());
   EXPECT_FALSE(pushes_take_effect_at_once<strategies::MXNetDistSync>());
-  // Its plan is dist_sync's; its results depend on who comes first.
+  // Its plan is dist_sync's; its results depend on which worker comes first.
   rule stated = of_kvstore();
   stated.result = [](const outcomes&) { return true; };
   is_a_server_by_priority<strategies::MXNetDistAsync>(stated, parts_at_once, 16'000'000);
 }
 
-/// BytePS's plan; its results, too, depend on who comes first.
+/// The plan is BytePS's; its results, too, depend on which worker comes first.
 TEST(Named, BytePSAsync) {
   EXPECT_TRUE(pushes_take_effect_at_once<strategies::BytePSAsync>());
   EXPECT_FALSE(pushes_take_effect_at_once<strategies::BytePS>());
@@ -1207,8 +1229,8 @@ TEST(Named, BytePSAsync) {
       stated, from_to({{3, 27}, {0, 2}, {28, 32}, {33, 33}, {37, 37}, {34, 36}}), 16'384'000);
 }
 
-/// Every rank launches in the order in which rank 0 had the gradients in its first step, and nobody
-/// says so any more.
+/// Every rank launches in the order in which rank 0's gradients became ready in its first step, and
+/// launches are no longer announced.
 TEST(Named, KungFuNCCL) {
   const std::vector<sizes> in_the_first_order{{4}, {5}, {3}, {2}, {0}, {1}};
   const auto learned = settled<strategies::KungFuNCCL>();
@@ -1218,7 +1240,7 @@ TEST(Named, KungFuNCCL) {
   const auto inside = settled<strategies::KungFuHierarchicalNCCL>();
   EXPECT_EQ(inside.launches, in_the_first_order);
   EXPECT_EQ(inside.bytes, everything);
-  // With --fuse there is one launch, and nothing to learn.
+  // With --fuse there is one launch and no order to learn.
   const rule fused = dense({6}, {35'300'008}, {0});
   EXPECT_EQ(broken(observe<strategies::KungFuNCCLFused>(2), fused), "");
   EXPECT_NE(broken(observe<compose<architecture::all_reduce<>>>(2), fused), "");

@@ -1,5 +1,5 @@
-// strategies/what-goes-together.md is what the rules say of every two policies: no engine is made.
-// One file, for one table is made of all lists.
+// Checks that strategies/what-goes-together.md states what the rules say of every two policies,
+// without making an engine. One file, because one table is made of all lists.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -123,11 +123,12 @@ namespace {
 
 // ---- what the rules know and the library has no policy of
 
-/// A compressor of whole buckets.
+/// A compressor that needs whole buckets.
 struct of_whole_buckets : compression::scaled_sign {
   static constexpr tutti::unit unit = tutti::unit::bucket;
 };
-/// The capabilities that `transport::mpi` proves in its header, which wants MPI's.
+/// A transport with the capabilities that `transport::mpi` asserts in its header, which would need
+/// MPI's headers.
 struct like_mpi : transport::any_transport {
   void all_reduce(tag, std::span<float>) {}
   void rendezvous(tag, std::span<const std::byte>) {}
@@ -140,7 +141,7 @@ static_assert(has_all_reduce<like_mpi> && has_host_memory<like_mpi> &&
 
 // ---- the lists: the first of each is what a composition has that does not say
 
-/// Policies of a role, with what a table calls each.
+/// The policies of a role, with the name of each in the tables.
 template <class... Each>
 struct policies {
   std::string_view role;
@@ -323,7 +324,7 @@ constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, opt
                {"sgd", "adam", "one_bit_adam", "none", "lars", "lamb", "clipped", "loss_scaled",
                 "scaled_elsewhere"}};
 
-/// Memory of a stream's, as `transport::in_process_cuda` has it.
+/// Its memory belongs to a stream, as that of `transport::in_process_cuda`.
 using like_in_process_cuda = transport::basic_in_process<host_stream, transport::by_mailbox>;
 constexpr policies<transport::simulated, transport::in_process, like_in_process_cuda,
                    transport::shaped<transport::in_process>,
@@ -335,8 +336,8 @@ constexpr policies<transport::simulated, transport::in_process, like_in_process_
 
 // ---- the rules
 
-/// The roles that a rule asks about, a bit each. A collective stands where an architecture does, as
-/// `all_reduce` by it.
+/// The roles that a rule asks about, one bit each. A collective is tested in the place of an
+/// architecture, as `all_reduce` by it.
 using places = unsigned;
 constexpr places of_fusion = 1;
 constexpr places of_partition = 2;
@@ -353,9 +354,9 @@ struct verdict {
   places asked{};
 };
 
-/// One policy for each role, and what the rules say of them. A strategy's rules ask about the
-/// architecture that is written, its engine's about what the compressor and the transport make of
-/// it.
+/// One policy for each role, and what the rules say of them. The rules of a strategy look at the
+/// architecture that is written. Those of its engine look at the architecture that the compressor
+/// and the transport make of it.
 template <class F, class P, class S, class C, class K, class A, class O, class T>
 struct setting {
   using R = typename architecture::resolved<A, K, T>::type;
@@ -439,8 +440,8 @@ using usual =
     setting<fusion::none, partition::none, schedule::as_ready, coordination::automatic,
             compression::none, architecture::replicated<>, optimizer::sgd, transport::simulated>;
 
-/// Rules that are no table's: of one policy alone, of how often a role is played, of a call, of
-/// monitors.
+/// Rules that belong in no table, because they are about one policy alone, about how often a role
+/// occurs, about a call, or about monitors.
 const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
                                        "one_policy_a_role",       "optimizers_travel_as_bytes",
                                        "monitors_see_means",      "monitors_read_host_memory"};
@@ -449,7 +450,8 @@ const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_neg
 
 using namespace std::string_literals;
 
-/// The rules that a pair of policies breaks, of those that ask about both their roles.
+/// The names of the rules that a pair of policies breaks, of the rules that ask about both their
+/// roles.
 using cell = std::string;
 
 struct table {
@@ -470,7 +472,7 @@ cell broken(std::span<const verdict> all, places both) {
   return names;
 }
 
-/// Whether any rule asks about both roles; if not, nothing need be compiled to know the answers.
+/// Whether any rule asks about both roles. If none does, nothing needs to be compiled.
 constexpr bool asked_together(places both) {
   return std::ranges::any_of(usual::verdicts,
                              [both](const verdict& each) { return (each.asked & both) == both; });
@@ -531,7 +533,8 @@ std::vector<table> judge_all() {
   return made;
 }
 
-/// Lines of a table whose answers are equal, in one; those that are legal throughout are left out.
+/// Merges the lines of a table whose answers are equal, and leaves out those that are legal
+/// throughout.
 using lines = std::vector<std::pair<std::string, std::vector<cell>>>;
 lines merged(const std::vector<std::string_view>& names,
              const std::vector<std::vector<cell>>& all) {
@@ -561,7 +564,7 @@ std::vector<std::vector<cell>> transposed(const lines& rows, std::size_t columns
   return made;
 }
 
-/// Nothing where all is legal.
+/// Returns the table as Markdown, or nothing if all pairs are legal.
 std::string markdown(const table& its) {
   const lines rows = merged(its.rows, its.cells);
   if (rows.empty()) {
@@ -597,7 +600,7 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Each rule of a header, by its name, and its sentence.
+/// Returns the name and the sentence of each rule of a header.
 std::map<std::string, std::string> sentences(const std::string& text) {
   constexpr std::string_view asserted = "static_assert(";
   std::map<std::string, std::string> found;
@@ -620,7 +623,7 @@ std::map<std::string, std::string> sentences(const std::string& text) {
   return found;
 }
 
-/// The policies of `role` that a header proves to be some.
+/// Returns the policies of `role` that a header asserts.
 std::vector<std::string> proven(const std::string& text, std::string_view role) {
   std::vector<std::string> names;
   for (const std::string& proof :
@@ -677,7 +680,7 @@ TEST(Legal, TheTableIsWhatTheRulesSay) {
   }
 }
 
-/// A policy that proves itself in its header is in its role's list.
+/// A policy that its header asserts is in its role's list.
 TEST(Legal, TheTableHasEveryPolicy) {
   const auto lacks = [](const auto& listed, const std::string& name) {
     return std::ranges::none_of(listed.names, [&name](std::string_view each) {

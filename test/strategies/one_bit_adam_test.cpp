@@ -33,7 +33,8 @@ constexpr optimizer::one_bit_adam values{.learning_rate = 0.125f,
                                          .weight_decay = 0.125f,
                                          .freeze_step = 3};
 
-/// `sum` becomes the sign of each of its elements and its error, times their root mean square.
+/// Replaces each element of `sum` by the sign of the element plus its residual, times the root mean
+/// square of these.
 void to_one_bit(floats& sum, float* errors) {
   double squares = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -47,8 +48,8 @@ void to_one_bit(floats& sum, float* errors) {
   }
 }
 
-/// Algorithm 1 of the paper, a step of `passes` gradients each; every tensor in a part for each
-/// worker.
+/// Trains by Algorithm 1 of the paper, with steps of `passes` gradients each; every tensor has a
+/// part for each worker.
 floats trained_by_the_paper(int workers, int steps, int passes) {
   const std::size_t all = total_elements();
   const auto size = static_cast<std::size_t>(workers);
@@ -106,7 +107,8 @@ floats trained_by_the_paper(int workers, int steps, int passes) {
   return x;
 }
 
-/// Elements that are elsewhere: of what is nearly 0 a sum in another order has another sign.
+/// Returns the number of elements that differ. Where a sum is nearly 0, another order of addition
+/// may change its sign.
 std::size_t different(const floats& a, const floats& b) {
   std::size_t count = a.size() == b.size() ? 0 : total_elements();
   for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
@@ -115,7 +117,8 @@ std::size_t different(const floats& a, const floats& b) {
   return count;
 }
 
-/// Steps [first, end) of every worker's, with what `save` wrote before and writes after.
+/// Takes the steps [first, end) of every worker, loading what was saved before and saving
+/// afterwards.
 template <class Strategy = strategies::OneBitAdam>
 floats trained(int workers, int first, int end, int passes, std::vector<std::string>& saved,
                const engine_options<Strategy>& given = {}) {
@@ -164,7 +167,7 @@ TEST(OneBitAdam, is_the_papers_algorithm) {
   }
 }
 
-/// DeepSpeed's sums of squares are of floats.
+/// A tolerance is needed because DeepSpeed computes sums of squares in floats.
 TEST(OneBitAdam, is_deepspeeds) {
   const floats x = trained_on<strategies::OneBitAdam>(
       2, std::vector(7, values), {64, 32}, parameters_for_deepspeed(), mirrored_gradients);
@@ -179,7 +182,7 @@ TEST(OneBitAdam, takes_the_mean_of_passes_into_its_momentum) {
   EXPECT_LE(different(trained(2, 0, 6, 2, saved), trained_by_the_paper(2, 6, 2)), 2u);
 }
 
-/// Before and after the switch, errors at both ends and both moments among what is saved.
+/// Before and after the switch; residuals at both ends and both moments are part of what is saved.
 TEST(OneBitAdam, resumes_bitwise) {
   for (const int stop : {2, 3, 5}) {
     std::vector<std::string> saved(3);
@@ -194,14 +197,14 @@ TEST(OneBitAdam, trains_in_buckets) {
       compose<fusion::up_to, compression::error_feedback<compression::norm_scaled_sign>,
               architecture::momentum_exchange>;
   engine_options<in_buckets> set;
-  set.fusion.bytes = 64;  // the dense steps are the same, whatever travels together
+  set.fusion.bytes = 64;  // the dense steps are the same under any fusion
   std::vector<std::string> saved(3);
   const floats x = trained<in_buckets>(3, 0, 3, 1, saved, set);
   EXPECT_EQ(different(x, trained_by_the_paper(3, 3, 1)), 0u);
 }
 
-/// What an engine trains of tensors of `sizes`, in backward order, whose elements travel together
-/// and in pieces; the second tensor's gradients have 16 bits.
+/// Trains tensors of `sizes`, in backward order, whose elements are fused and then cut into pieces;
+/// the second tensor's gradients have 16 bits.
 floats trained_in_pieces(int workers, int passes, const std::vector<std::size_t>& sizes) {
   using in_pieces = compose<fusion::up_to, partition::into,
                             compression::error_feedback<compression::norm_scaled_sign>,
@@ -254,7 +257,7 @@ floats trained_in_pieces(int workers, int passes, const std::vector<std::size_t>
   return result;
 }
 
-/// A momentum takes in what lies in several tensors, begins within one, or has to be widened.
+/// A momentum's chunk may span several tensors, begin within one, or need its gradients widened.
 TEST(OneBitAdam, takes_gradients_in_wherever_they_lie) {
   for (const int workers : {1, 2, 3}) {
     for (const int passes : {1, 2}) {
@@ -265,7 +268,8 @@ TEST(OneBitAdam, takes_gradients_in_wherever_they_lie) {
   }
 }
 
-/// A residual would wait for as long as gradients are exchanged, and then be of old momenta.
+/// After a return to exchanging gradients, a residual would wait until momenta are exchanged again
+/// and then belong to old ones.
 TEST(OneBitAdam, does_not_thaw_what_residuals_are_of) {
   using in_pieces = compose<fusion::up_to, partition::into,
                             compression::error_feedback<compression::norm_scaled_sign>,
@@ -308,7 +312,7 @@ task count_bytes(transport::simulated& world, std::vector<std::uint64_t>& sent) 
   co_await engine.close();
 }
 
-/// Two ranks exchange halves: of floats, then of 100 words and a scale.
+/// Two ranks exchange halves: first of floats, then of 100 words and a scale.
 TEST(OneBitAdam, sends_floats_then_bits) {
   std::vector<std::uint64_t> sent;
   transport::run_simulated(2, {1.25e9, 50e-6},

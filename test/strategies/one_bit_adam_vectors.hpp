@@ -8,11 +8,11 @@
 /// What OnebitAdam of microsoft/DeepSpeed at commit 38327e07 trains, run as
 /// compression/deepspeed_vectors.hpp says, on two ranks: learning rate 0.125, betas 0.75 and 0.875,
 /// eps 0.25, weight decay 0.125, freeze_step 4, of which the first moves nothing and is not counted
-/// below. Two parameters of 64 and 32 elements and mirrored gradients: halves, each of which has a
-/// scale here, then have DeepSpeed's one.
+/// below. It has two parameters of 64 and 32 elements. Their gradients are mirrored, so that both
+/// halves, each of which has a scale here, have DeepSpeed's one scale.
 namespace tutti::test {
 
-/// Both parameters' gradients.
+/// Returns both parameters' gradients.
 inline std::vector<float> mirrored_gradients(std::size_t rank, std::size_t step) {
   std::vector<float> made;
   for (const std::size_t half : {32u, 16u}) {
@@ -23,7 +23,7 @@ inline std::vector<float> mirrored_gradients(std::size_t rank, std::size_t step)
   return made;
 }
 
-/// What both parameters begin as.
+/// Returns both parameters' initial values.
 inline std::vector<float> parameters_for_deepspeed() {
   std::vector<float> made;
   for (const int size : {64, 32}) {
@@ -34,7 +34,7 @@ inline std::vector<float> parameters_for_deepspeed() {
   return made;
 }
 
-/// After three dense steps and four of momenta.
+/// The parameters after three dense steps and four of momenta.
 inline const std::vector<float> parameters_by_deepspeed{
     -0x1.7a5428p+0f, -0x1.977204p-1f, -0x1.6b5164p-2f, -0x1.53cbc6p-3f, 0x1.4394e8p-2f,
     0x1.d2d1fep-1f,  0x1.9f1a3cp+0f,  -0x1.02fda8p+0f, -0x1.157e1ap-1f, 0x1.2cdeb8p-3f,

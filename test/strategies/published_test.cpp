@@ -1,7 +1,7 @@
 // Every named strategy has the policies and the defaults that its system's papers, code and flags
-// say; test/lint/published.py finds one that has no row. Three of which no other file here says
-// what they do, do here what they should. Of PowerSGD, QSGD and PairAveraging there is the table
-// alone, beside the laws of their policies.
+// state; test/lint/published.py finds a strategy without a row. Three strategies whose behaviour no
+// other file tests are tested here. PowerSGD, QSGD and PairAveraging have only a row of the table
+// here, beside the laws of their policies.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,7 +75,7 @@ const std::string a_tie_is_positive =
 const std::string bigarray_bound =
     "partition.bound=1000000 schedule.credit=0 schedule.rule=positive ";
 
-/// BYTEPS_MIN_COMPRESS_BYTES 65536 around what a compressor says of itself.
+/// BYTEPS_MIN_COMPRESS_BYTES 65536, and the options of the compressor itself.
 std::string compressed_by_byteps(const std::string& its_own) {
   return cut_by(4'096'000, "fixed") + "schedule.credit=0 schedule.rule=fits " + its_own +
          "compression.dense_below=65536 " + one_server("djb2", 4);
@@ -117,7 +117,7 @@ const std::tuple published{
     // BYTESCHEDULER_PARTITION 1,000,000 and _CREDIT 4,000,000 elements.
     row<strategies::ByteScheduler, partition::into, by_priority>{
         cut_by(4'000'000, "fixed") + "schedule.credit=16000000 schedule.rule=positive "},
-    // THRESHOLD 25 MB; a module that waits for its group has the next one's begun.
+    // THRESHOLD 25 MB; while a module waits for its group, the next group's gather has begun.
     row<strategies::DeAR, fusion::by_modules, split_phase, architecture::all_reduce<>>{
         "fusion.bytes=26214400 fusion.modules=0 schedule.gathers_at_once=2 "},
     row<strategies::TopK, fusion::all, error_feedback<compression::top_k>,
@@ -232,7 +232,7 @@ const std::tuple published{
         one_server("least_loaded") +
         "architecture.lambda=0.04 architecture.lambda_is=constant architecture.decay=0.95 "}};
 
-/// Variants of those, which apps have by their options or as a composition.
+/// Variants of these, which apps reach by options or as a composition.
 const std::tuple in_no_registry{
     row<strategies::HorovodTorus, fusion::when_ready, coordination::negotiated,
         architecture::all_reduce<collective::torus>>{fusion_buffers + "architecture.columns=0 "},
@@ -308,7 +308,7 @@ const std::tuple in_no_registry{
 static_assert(std::tuple_size_v<decltype(published)> == std::tuple_size_v<strategies::all>,
               "a strategy has no row here, or a row no strategy");
 
-/// The options of a strategy's policies as its defaults have them.
+/// Returns the options of a strategy's policies with the strategy's defaults.
 template <class Strategy>
 std::string defaults_of() {
   std::ostringstream said;
@@ -327,7 +327,7 @@ std::string defaults_of() {
   return said.str();
 }
 
-/// Lists of strategies print it.
+/// Checks the texts that lists of strategies print.
 template <class Named>
 void says_what_it_is_after(const Named*) {
   EXPECT_FALSE(Named::after.empty()) << Named::name;
@@ -362,14 +362,14 @@ TEST(Published, EveryStrategyHasItsPoliciesAndDefaults) {
   }(static_cast<const strategies::all*>(nullptr));
 }
 
-/// What a composition has of the roles that it does not name.
+/// The default policy of each role that a composition does not name.
 TEST(Published, RolesHaveTheirDefaults) {
   EXPECT_TRUE((std::is_same_v<compose<>, strategy<fusion::none, partition::none, schedule::as_ready,
                                                   coordination::automatic, compression::none,
                                                   architecture::replicated<>>>));
 }
 
-/// What HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME were before v0.21, on hosts of one rank and of
+/// The values of HOROVOD_FUSION_THRESHOLD and _CYCLE_TIME before v0.21, on hosts of one rank and of
 /// three.
 TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
   const std::string rest =
@@ -381,7 +381,7 @@ TEST(Published, HorovodBefore021HadHalfTheBuffersAndLongerCycles) {
   EXPECT_EQ(HorovodBefore021::defaults(3).fusion.multiple, 1536U);
 }
 
-/// KungFu under its other flags differs in the topology alone.
+/// KungFu under its other flags differs only in the topology.
 TEST(Published, KungFusStrategiesDifferInTheirTopology) {
   const auto check = []<class Over>(const Over&, const std::string& topology) {
     EXPECT_TRUE((std::is_same_v<strategy_of<Over>, strategies::KungFu::strategy>));
@@ -398,7 +398,7 @@ TEST(Published, KungFusStrategiesDifferInTheirTopology) {
   check(strategies::KungFuAuto(), "automatic");
 }
 
-// ---- what some of them do: two workers, three steps
+// ---- what some of them do, with two workers and three steps
 
 constexpr std::uint64_t everything = 141'200'032;  // bytes of the large model
 const std::vector<std::size_t> tensor_by_tensor{2'500'000, 25'000'000, 5'000'000,
@@ -414,7 +414,8 @@ std::function<bool(const outcomes&)> each_has(std::vector<std::vector<float>> ex
 
 TEST(Published, RelaxedAppliesNothingAtFirst) {
   rule late = as_ready;
-  late.bytes = {everything / 2, everything / 2};  // a tensor arrives when its exchange has begun
+  // A tensor counts as arrived when its exchange has begun.
+  late.bytes = {everything / 2, everything / 2};
   late.result = all_have(trained_on_sums(2, observed_steps - 1));
   EXPECT_EQ(broken(observe<strategies::Relaxed>(2), late), "");
   EXPECT_EQ(broken(observe<compose<architecture::delayed<>>>(2), late), "result ");
@@ -438,7 +439,7 @@ TEST(Published, SMAGoesATenthOfTheWay) {
   EXPECT_EQ(broken(observe<strategies::SMA>(2), drawn), "result ");
 }
 
-/// For three steps; the fourth would send.
+/// Ranks step alone for three steps; the fourth would send.
 TEST(Published, LocalSGDStepsAlone) {
   rule alone{0, {2, 4}, {27'500'000, 7'800'008}, {}, {0, 0}};
   alone.result = each_has(of_replicas(2, observed_steps, step_alone));

@@ -1,5 +1,5 @@
-// Variants of named strategies that no registry has, and compositions as their systems' users make
-// them: each one's rule holds, and fails once a policy that it names gives way to its role's
+// Variants of named strategies that no registry has, and compositions as users of their systems
+// make them. Each one's rule holds, and fails when a policy that it names is replaced by its role's
 // default.
 #include <algorithm>
 #include <cstddef>
@@ -29,8 +29,8 @@ const std::vector<std::size_t> alone{1, 1, 1, 1, 1, 1};
 const std::vector<std::size_t> tensor_by_tensor{2'500'000, 25'000'000, 5'000'000,
                                                 8,         2'500'000,  300'000};
 
-/// Horovod's cycles: all but the largest tensor's neighbour are gathered in the first launch, of
-/// which rank 0 tells each of the others, and they have told the names.
+/// Horovod's cycles: the first launch gathers all tensors but tensor 1, which is bucket 4. Rank 0
+/// announces the launches to each of the other ranks, which have reported the names.
 rule in_cycles(std::size_t workers, std::uint64_t bytes) {
   rule stated{0, alone, tensor_by_tensor, {0, 4}};
   stated.bytes.assign(workers, bytes + 6 * 4 * sizeof(std::uint32_t));
@@ -39,19 +39,19 @@ rule in_cycles(std::size_t workers, std::uint64_t bytes) {
   return stated;
 }
 
-/// Of two hosts with two ranks each a NIC carries so many times the model's bytes each way: as
-/// long takes a step, and little longer.
+/// Two hosts with two ranks each, whose NICs carry `times` the model's bytes in each direction. A
+/// step takes that long, and at most 5 % longer.
 constexpr conditions two_by_two{.on_a_host = 2};
 bool crosses(const observation& made, double times) {
   const double wire = times * static_cast<double>(everything) / 1.25e9;
   return made.ended >= wire && made.ended < 1.05 * wire;
 }
-constexpr double around_all = 1.5;  // 2 * 3/4
-constexpr double inside_first = 1;  // two halves, each once around two hosts
+constexpr double around_all = 1.5;  // 2 * 3/4 of the model's bytes
+constexpr double inside_first = 1;  // two halves, each once around the two hosts
 
 template <class Strategy, class Collective>
 void is_horovod_over() {
-  // Half of the model to the other rank of the host, half across, and half back.
+  // Half of the model goes to the other rank of the host, half across, and half back.
   const rule stated = in_cycles(4, everything / 2 * 3);
   const auto made = observe<Strategy>(4, {}, two_by_two);
   EXPECT_EQ(broken(made, stated), "");
@@ -80,8 +80,8 @@ TEST(Variants, KungFuHierarchicalNCCL) {
   EXPECT_TRUE(crosses(flat, around_all)) << flat.ended;
 }
 
-/// The server of a piece of the whole model: by djb2 of the key of the tensor nearest the input,
-/// which is declared first, and of the piece's number.
+/// Returns the server of a piece of the whole model: djb2 of the piece's number and the key of the
+/// tensor nearest the input, which is declared first.
 int by_djb2(std::size_t piece, std::uint64_t servers) {
   std::uint64_t hash = 5381;
   for (const char digit : std::to_string(piece)) {
@@ -118,7 +118,7 @@ TEST(Variants, BSPPS) {
   EXPECT_NE(broken(observe<uncut>(2, {.architecture = three.architecture}), stated), "");
   using unserved = compose<fusion::all, partition::into, schedule::at_end>;
   EXPECT_NE(broken(observe<unserved>(2, {.partition = own.partition}), stated), "");
-  // The one bucket is full at the end and not before: `at_end` shows where there are several.
+  // The one bucket is full only at the end, so `at_end` shows only where there are several.
   using at_once = compose<fusion::all, partition::into, served>;
   EXPECT_EQ(
       broken(observe<at_once>(2, {.partition = own.partition, .architecture = three.architecture}),
@@ -126,15 +126,15 @@ TEST(Variants, BSPPS) {
       "");
 }
 
-/// Horovod's `groups`: the tensors of a list are ready when all of them are, and then go together
-/// with whatever else fits.
+/// Horovod's `groups`: the tensors of a list become ready when the last of them does, and are then
+/// sent together with whatever else fits.
 TEST(Variants, HorovodWithNamedGroups) {
   using strategy = compose<fusion::by_group<fusion::when_ready, named<"tensor4", "tensor1">>,
                            schedule::as_ready, coordination::negotiated>;
   constexpr auto own = strategies::Horovod::defaults();
   engine_options<strategy> options{.fusion = own.fusion, .coordination = own.coordination};
-  // The group is bucket 3, complete with tensor 1. In the one cycle that takes all, tensors 5, 3, 2
-  // and 0 come before it, and its 110 MB do not fit 128 MiB with their 31.
+  // The group is bucket 3 and is complete with tensor 1. In the one cycle that takes all tensors,
+  // 5, 3, 2 and 0 come before it, and its 110 MB do not fit into 128 MiB with their 31.
   rule stated{0, {1, 1, 1, 2, 1}, {2'500'000, 5'000'000, 8, 27'500'000, 300'000}, {}};
   stated.bytes = {everything, everything};
   stated.result = all_have(trained(2, observed_steps));
@@ -143,7 +143,7 @@ TEST(Variants, HorovodWithNamedGroups) {
   stated.bytes[1] += 5 * 4 * sizeof(std::uint32_t);
   EXPECT_EQ(broken(observe<strategy>(2, options), stated), "");
 
-  // Tensor 1 comes 40 ms later than any other: nobody sends tensor 4 before it.
+  // Tensor 1 becomes ready 40 ms after any other, and tensor 4 waits for it on all ranks.
   const auto late = observe<strategy>(2, options, {.between = 0.04});
   EXPECT_EQ(late.seen.starts, (std::vector<std::uint32_t>{0, 1, 2, 4, 3}));
   EXPECT_GE(late.start_times.back(), 6 * 0.04);

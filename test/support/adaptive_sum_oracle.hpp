@@ -8,11 +8,12 @@
 
 #include "support/oracle.hpp"
 
-// Adaptive summation in one process and plain loops: no code of tutti's is called.
+// Reference for adaptive summation (Adasum) in one process and plain loops. It calls no code of
+// tutti's.
 namespace tutti::test {
 
-/// Of two ranks' vectors, each of one tensor. Where a square is less than the root of the least
-/// normal double, a vector counts as zero.
+/// Returns the adaptive sum of two ranks' vectors, each of one tensor. A vector whose squared norm
+/// is less than the square root of the least normal double counts as zero.
 template <class Value>
 std::vector<Value> adaptive_sum_of_two(const std::vector<Value>& a, const std::vector<Value>& b) {
   double dot = 0;
@@ -33,8 +34,9 @@ std::vector<Value> adaptive_sum_of_two(const std::vector<Value>& a, const std::v
   return sum;
 }
 
-/// Of every rank's: those above a power of two with the rank so far below, then neighbours, then
-/// neighbours of pairs, and so on.
+/// Returns the adaptive sum of all ranks' vectors. With P the largest power of two that is not
+/// above the number of ranks, each rank from P on is first added to the rank that is P below it.
+/// Then neighbours are added, then neighbouring pairs, and so on.
 template <class Value>
 std::vector<Value> adaptive_sum(std::vector<std::vector<Value>> all) {
   const std::size_t core = std::bit_floor(all.size());
@@ -49,8 +51,8 @@ std::vector<Value> adaptive_sum(std::vector<std::vector<Value>> all) {
   return all[0];
 }
 
-/// Adasum of vectors of the whole model, tensor by tensor; in the backward order, as the arena
-/// lays tensors out.
+/// Returns the adaptive sum of vectors of the whole model, tensor by tensor, in the backward order
+/// in which the arena lays tensors out.
 inline std::vector<float> adaptive_sum_of_models(const std::vector<std::vector<float>>& all) {
   std::vector<float> sum;
   const std::vector<std::size_t>& forward = tensor_sizes();
@@ -66,7 +68,7 @@ inline std::vector<float> adaptive_sum_of_models(const std::vector<std::vector<f
   return sum;
 }
 
-/// A worker's gradient of the whole model.
+/// Returns a worker's gradient of the whole model.
 inline std::vector<float> whole_gradient(int worker, int step, gradient_function given) {
   std::vector<float> whole(total_elements());
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -75,8 +77,8 @@ inline std::vector<float> whole_gradient(int worker, int step, gradient_function
   return whole;
 }
 
-/// Parameters after `steps` steps of momentum SGD on adaptive sums of gradients, every operation on
-/// parameters rounded to float.
+/// Returns the parameters after `steps` steps of momentum SGD on adaptive sums of gradients. Every
+/// operation on parameters is rounded to float.
 inline std::vector<float> of_adaptive_sums(int workers, int steps, gradient_function given) {
   std::vector<std::vector<float>> sums;
   for (int step = 0; step < steps; ++step) {
@@ -91,8 +93,9 @@ inline std::vector<float> of_adaptive_sums(int workers, int steps, gradient_func
   });
 }
 
-/// Every worker steps from the same parameters by its own gradient and momenta, and the parameters
-/// move by the adaptive sum of these steps.
+/// Returns the parameters after `steps` steps in which every worker takes a step of its own from
+/// the common parameters, by its own gradient and momenta, and the parameters then move by the
+/// adaptive sum of the workers' steps.
 inline std::vector<float> of_adaptive_steps(int workers, int steps, gradient_function given) {
   const std::size_t n = total_elements();
   const sgd_values set;

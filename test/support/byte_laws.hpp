@@ -27,8 +27,8 @@
 #include "tutti/collective/star.hpp"
 #include "tutti/collective/torus.hpp"
 
-/// Bytes that engines count are those that their architecture's paper says, for one to five workers
-/// and tensors of all lengths. The engines are those of the laws of order.
+/// Checks that the bytes which engines count are those that their architecture's paper states, for
+/// one to five workers and tensors of all lengths. The engines are those of order_laws.hpp.
 namespace tutti::test {
 
 enum class some_collective {
@@ -47,7 +47,7 @@ constexpr std::array<std::string_view, 10> names(some_collective) {
   return {"ring",     "rings",        "halving_doubling",  "star",  "canonical",
           "by_graph", "hierarchical", "hierarchical_copy", "torus", "shuffle"};
 }
-/// Which of them an engine has is an option.
+/// An option says at run time which of these collectives an engine uses.
 using any_collective =
     collective::by_size<some_collective, collective::ring, collective::rings,
                         collective::halving_doubling, collective::star, collective::canonical,
@@ -63,13 +63,14 @@ inline const tensor_lengths& counted_sizes() {
 /// The partition's limit, in elements.
 inline constexpr std::size_t counted_piece = 150;
 
-/// Bytes that a rank sends for a piece of `n` elements.
+/// Returns the bytes that a rank sends for a piece of `n` elements.
 using bytes_of_piece = std::uint64_t (*)(std::size_t rank, std::size_t workers, std::size_t n);
-/// Or, where that counts, for one that begins at the model's element `first`.
+/// Returns the bytes that a rank sends for a piece of `n` elements that begins at the model's
+/// element `first`, where the count depends on that.
 using bytes_by_place = std::uint64_t (*)(std::size_t rank, std::size_t workers, std::size_t n,
                                          std::size_t first);
 
-/// Bytes that a rank sends for all pieces: for whole tensors, where none is cut.
+/// Returns the bytes that a rank sends for all pieces; these are whole tensors where none is cut.
 template <class Stated>
 std::uint64_t bytes_of_pieces(Stated of, std::size_t rank, std::size_t workers,
                               std::size_t limit = counted_piece) {
@@ -92,24 +93,27 @@ std::uint64_t bytes_of_pieces(Stated of, std::size_t rank, std::size_t workers,
 
 namespace bytes {
 
-/// As many elements as the part of a rank: cut evenly, the first parts are longer by one.
+/// Returns the elements of part `which` when `n` are cut evenly into `parts`. The first parts are
+/// longer by one where the division leaves a remainder.
 constexpr std::size_t part(std::size_t n, std::size_t parts, std::size_t which) {
   return n / parts + (which % parts < n % parts ? 1 : 0);
 }
 inline std::uint64_t none(std::size_t, std::size_t, std::size_t) { return 0; }
-/// Once around to add all parts but the own, once more to spread all sums but the successor's.
+/// Returns the bytes of a ring all-reduce. A rank sends all parts but its own to add them, then all
+/// sums but its successor's to spread them.
 inline std::uint64_t around(std::size_t rank, std::size_t workers, std::size_t n) {
   return 4 * (2 * n - part(n, workers, rank) - part(n, workers, rank + 1));
 }
 inline std::uint64_t to_all(std::size_t, std::size_t workers, std::size_t n) {
   return 4 * (workers - 1) * n;
 }
-/// Parts go to their owners, and from there to all.
+/// Returns the bytes of sending each part to its owner, and each sum from its owner to all.
 inline std::uint64_t to_owners(std::size_t rank, std::size_t workers, std::size_t n) {
   const std::size_t own = part(n, workers, rank);
   return 4 * (n - own + (workers - 1) * own);
 }
-/// Both, where a rank owns the parts that it is dealt of the model.
+/// As `around` and `to_owners`, where the model's elements are dealt to the ranks in turn and a
+/// rank owns what it is dealt.
 inline std::uint64_t around_parts(std::size_t rank, std::size_t workers, std::size_t n,
                                   std::size_t first) {
   return 4 * (2 * n - dealt(first, n, rank, workers) - dealt(first, n, rank + 1, workers));
@@ -119,12 +123,14 @@ inline std::uint64_t to_owners_of_parts(std::size_t rank, std::size_t workers, s
   const std::size_t own = dealt(first, n, rank, workers);
   return 4 * (n - own + (workers - 1) * own);
 }
-/// A bit an element, in words, to rank 0 and back.
+/// Returns the bytes of a majority vote: one bit an element, in words of 32 bits, to rank 0 and
+/// back.
 inline std::uint64_t votes(std::size_t rank, std::size_t workers, std::size_t n) {
   return (rank == 0 ? workers - 1 : 1) * 4 * ((n + 31) / 32);
 }
-/// A tenth of the elements, an index and a value each: to whoever is a rank's parent, and back to
-/// each of its children, who are 1, 2, 4, ... above it as far as its own number is a multiple.
+/// Returns the bytes of gTopK's tree. A payload is a tenth of the elements, an index and a value
+/// each. A rank sends one to its parent, and one back to each of its children, which lie 1, 2, 4,
+/// ... above it as long as its own number is a multiple of twice that distance.
 inline std::uint64_t up_and_down_a_tree(std::size_t rank, std::size_t workers, std::size_t n) {
   std::uint64_t payloads = rank == 0 ? 0 : 1;
   for (std::size_t above = 1; rank % (2 * above) == 0 && rank + above < workers; above *= 2) {
@@ -133,9 +139,10 @@ inline std::uint64_t up_and_down_a_tree(std::size_t rank, std::size_t workers, s
   return payloads * 8 * std::max<std::size_t>(n / 10, 1);
 }
 inline std::uint64_t once(std::size_t, std::size_t, std::size_t n) { return 4 * n; }
-/// Maleki et al.: halves are exchanged with ever farther ranks, at the i-th distance with i
-/// exchanges of three doubles, and spread the same way back. Ranks above a power of two hand all
-/// down, and get all back.
+/// Returns the bytes of Adasum (Maleki et al.): halves are exchanged with ever farther ranks and
+/// spread back along the same way. At the i-th distance three doubles are exchanged i times, too.
+/// Ranks above the largest power of two send everything to a rank below it, and get everything
+/// back.
 inline std::uint64_t halved_and_doubled(std::size_t rank, std::size_t workers, std::size_t n) {
   const std::size_t core = std::bit_floor(workers);
   if (rank >= core) {
@@ -155,7 +162,8 @@ inline std::uint64_t halved_and_doubled(std::size_t rank, std::size_t workers, s
 
 }  // namespace bytes
 
-/// What each rank sends in the steps after the first ones, beside which there is part of the start.
+/// Returns the bytes that each rank sends in the steps after the first `first_steps`, which also
+/// contain a part of the start.
 template <class Strategy>
 std::vector<std::uint64_t> bytes_of_steps(std::size_t workers, engine_options<Strategy> options,
                                           int first_steps = 1) {
@@ -174,8 +182,8 @@ inline std::uint64_t sum_of(std::span<const std::uint64_t> bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{});
 }
 
-/// Every worker sends the bytes of its pieces in `sending` steps; servers, all together, an answer
-/// of floats for each piece of each worker.
+/// Expects every worker to send the stated bytes for its pieces in `sending` steps. Expects the
+/// servers, all together, to send an answer of floats for each piece to each worker.
 template <class Strategy, class Stated>
 void sends_as_stated(engine_options<Strategy> options, Stated stated,
                      std::uint64_t sending = counted_steps, std::size_t limit = counted_piece) {
@@ -196,7 +204,7 @@ void sends_as_stated(engine_options<Strategy> options, Stated stated,
   }
 }
 
-/// All ranks together send `stated(workers)` times the bytes of the model in a step.
+/// Expects all ranks together to send `stated(workers)` times the bytes of the model in a step.
 template <class Strategy>
 void send_together(engine_options<Strategy> options, std::size_t (*stated)(std::size_t workers)) {
   SCOPED_TRACE(type_name<Strategy>());
@@ -207,7 +215,8 @@ void send_together(engine_options<Strategy> options, std::size_t (*stated)(std::
   }
 }
 
-/// The strategy that the laws of order have of an architecture, where each rank decides alone.
+/// Checks the bytes of an architecture in the strategy of order_laws.hpp in which each rank decides
+/// its launches alone.
 template <class Architecture, class Stated>
 void counts_as_stated(Stated stated, std::uint64_t sending = counted_steps) {
   using alone = ordered<schedule::as_ready, coordination::local, Architecture>;

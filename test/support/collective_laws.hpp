@@ -32,19 +32,20 @@
 #include "tutti/role/collective.hpp"
 #include "tutti/role/transport.hpp"
 
-/// What every collective keeps. A world joins with
+/// Laws that every collective keeps. A world joins with
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CollectiveLaw, collectives_on<my_placed_world>)`, a
-/// collective by its place in the list below. One file, because a suite is registered as a whole.
+/// collective by its place in `each_collective`. One file, because a suite is registered as a
+/// whole.
 namespace tutti::test {
 
-/// Sizes of data: an element for each rank or none, one more than parts, none that divides, many
-/// pieces. The last is for five ranks alone: between processes a part of theirs has pieces; between
-/// threads, which are all that a sanitizer sees, half of it is longer than any block.
+/// Numbers of elements: none, one, some that no number of ranks divides, and enough for many
+/// pieces. The last one runs on five ranks only. Between processes a fifth of it is still sent in
+/// pieces; in threads, which are all that a sanitizer sees, half of it is longer than any block.
 inline constexpr std::array<std::size_t, 6> sizes_of_laws{
     0, 1, 7, 10, 1001, all_of_a_product ? 100'003 : 50'023};
 
-/// Along KungFu's topologies and each one's graphs in their turn: which, follows from where ranks
-/// live and how many elements there are.
+/// KungFu's topologies, and each topology's graphs, in turn. The choice follows from where the
+/// ranks live and how many elements there are.
 struct by_graphs_in_turn : collective::by_graph {
   template <class HostOf>
   static std::size_t turn_of(std::size_t elements, int ranks, HostOf host_of) {
@@ -65,7 +66,7 @@ struct by_graphs_in_turn : collective::by_graph {
   }
 };
 
-/// Over the hosts' grid, and over those of one to four columns, which the number of elements picks.
+/// The grid of the hosts and those of one to four columns. The number of elements picks one.
 struct grids_in_turn : collective::torus {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
@@ -73,7 +74,7 @@ struct grids_in_turn : collective::torus {
   }
 };
 
-/// One to three rings.
+/// One to three rings, as the number of elements says.
 struct rings_in_turn : collective::rings {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
@@ -81,7 +82,7 @@ struct rings_in_turn : collective::rings {
   }
 };
 
-/// One to three shards, on hosts or on ranks, from any of those on.
+/// One to three shards on hosts or on ranks, beginning at any of the hosts or ranks.
 struct shuffles_in_turn : collective::shuffle<collective::gather_at::ranks> {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
@@ -94,7 +95,7 @@ struct shuffles_in_turn : collective::shuffle<collective::gather_at::ranks> {
   }
 };
 
-/// Between any two halves' ranks.
+/// Copies between any two ranks of the two halves.
 struct copies_in_turn : collective::hierarchical_copy {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
@@ -124,9 +125,10 @@ using each_collective = testing::Types<
     Each<collective::hierarchical<collective::ring, collective::halving_doubling,
                                   collective::crossing::first_rank>>>;
 
-/// A world here runs the coroutine `body(transport)` on one rank for each of `hosts`, which says
-/// where ranks live; false: this process is not among them. Where ranks are processes,
-/// `share(held)` tells each what the others hold.
+/// A world has `run(hosts, body)`, which runs the coroutine `body(transport)` on one rank for each
+/// entry of `hosts`, the number of the host on which that rank lives. It returns false if this
+/// process is not among these ranks. Where ranks are processes, `share(held)` tells each process
+/// what the others hold.
 template <class World, class Collective>
 struct collective_on {
   using world = World;
@@ -144,7 +146,8 @@ using collectives_on = each_collective<in_world<World>::template pair>;
 
 using placement_of_ranks = std::vector<int>;
 
-/// One host, a host for each, even and uneven hosts, ranks of a host that are not neighbours.
+/// Returns placements on one host, on a host for each rank, on even and uneven hosts, and on hosts
+/// whose ranks are not neighbours.
 inline std::vector<placement_of_ranks> placements() {
   std::vector<placement_of_ranks> all;
   for (std::size_t hosts = 1; hosts <= 3; ++hosts) {
@@ -172,13 +175,14 @@ inline std::vector<placement_of_ranks> placements() {
   return all;
 }
 
-/// What the host does in a queue's order. A queue that takes no such work has an overload.
+/// Runs work of the host in a queue's order. Queues that take no such work have an overload of
+/// their own.
 template <class Queue, class Work>
 void run_in_order(Queue& queue, Work work) {
   queue.run(work);
 }
 
-/// Adds floats, or integers of two bytes.
+/// Adds elements that are floats or integers of two bytes.
 struct add_elements {
   std::size_t element_bytes;
 
@@ -206,8 +210,9 @@ struct add_elements {
 
 enum class verb { all_reduce, reduce_scatter, all_gather };
 
-/// One run: what each rank holds, before and afterwards, of elements of so many bytes. Where ranks
-/// have colours, those of one colour know of nobody else.
+/// One run of a collective: where ranks live, the elements' size, and what each rank holds before
+/// and afterwards. Where ranks have colours, those of one colour form a group and see no other
+/// rank.
 struct collective_run {
   placement_of_ranks hosts{};
   verb what{};
@@ -215,21 +220,23 @@ struct collective_run {
   std::size_t first_element{};
   std::vector<std::vector<std::byte>> held{};
   std::vector<int> colours{};
-  /// Counted by each rank's transport; none where ranks are processes, which see their own alone.
+  /// The bytes that each rank's transport has counted; empty where ranks are processes, which know
+  /// only their own.
   std::vector<std::uint64_t> sent = std::vector<std::uint64_t>(hosts.size());
 };
 
-/// Elements that each of so many ranks sends of `n`, where a collective's paper says so by rank.
+/// Returns how many elements a rank sends of `n`, for collectives whose paper states that by rank.
 using sent_by_rank = std::size_t (*)(std::size_t rank, std::size_t ranks, std::size_t n);
 
-/// A collective in a world, for laws that are compiled once for all of them.
+/// A collective in a world, with its type erased so that the laws are compiled once for all of
+/// them.
 struct collective_subject {
   bool rank_ordered;
   bool has_halves;
   bool runs_among_some;
-  bool sends;  // it reads its peers' memory otherwise
+  bool sends;  // false: it reads its peers' memory
   sent_by_rank sent;
-  bool (*run)(collective_run&);  // false: this process took no part
+  bool (*run)(collective_run&);  // returns false if this process took no part
 };
 
 template <class Transport, class Collective>
@@ -255,7 +262,7 @@ class collective_rank {
     sum.first_element = shared_->first_element;
     const endpoint self(world, tag{channel::data, 1, 0});
     const std::uint64_t before = world.counted().bytes_sent;
-    for (int again = 0; again < 2; ++again) {  // a lane is used step after step
+    for (int again = 0; again < 2; ++again) {  // so that a lane is used again in the next step
       data.write(mine);
       if constexpr (group_collective<Collective>) {
         if (!members.empty()) {
@@ -285,17 +292,17 @@ class collective_rank {
   collective_run* shared_;
 };
 
-/// So many elements are the part of a rank: cut evenly, the first parts are an element longer where
-/// it does not come out even.
+/// Returns the elements of part `which` when `n` are cut evenly into `parts`. The first parts are
+/// one element longer where the division leaves a remainder.
 constexpr std::size_t even_part(std::size_t n, std::size_t parts, std::size_t which) {
   return n / parts + (which % parts < n % parts ? 1 : 0);
 }
 
-/// Patarasuk and Yuan: a rank hands on every part but its own, then every sum but its successor's.
+/// Patarasuk and Yuan: a rank sends every part but its own, then every sum but its successor's.
 inline std::size_t sent_around_a_ring(std::size_t rank, std::size_t ranks, std::size_t n) {
   return 2 * n - even_part(n, ranks, rank) - even_part(n, ranks, rank + 1);
 }
-/// Each part goes to its owner, and its sum from there to all others.
+/// Each part goes to its owner, and its sum goes from the owner to all other ranks.
 inline std::size_t sent_to_owners(std::size_t rank, std::size_t ranks, std::size_t n) {
   return n + (ranks - 2) * even_part(n, ranks, rank);
 }
@@ -368,8 +375,8 @@ bytes_by_rank hold(std::size_t ranks, std::size_t elements, Value value) {
   return all;
 }
 
-/// What `make(ranks, n)` makes, once for all collectives and placements: unoptimised it takes
-/// longer than they do.
+/// Returns what `make(ranks, n)` makes, cached for all collectives and placements, because in an
+/// unoptimised build it takes longer than the collectives do.
 template <class Make>
 const auto& made_once(std::size_t ranks, std::size_t n, Make make) {
   static std::map<std::pair<std::size_t, std::size_t>, decltype(make(ranks, n))> all;
@@ -383,8 +390,9 @@ inline bool all_same(const bytes_by_rank& some, const bytes_by_rank& others) {
                             [](const auto& one, const auto& other) { return same(one, other); });
 }
 
-/// Every one of p - 1 ranks' elements must travel to be added, and every sum back: 2(p-1) times the
-/// bytes in all, which nobody here exceeds, whatever the hosts.
+/// Expects all ranks together to send 2(p-1) times the data's bytes, wherever they live. No
+/// all-reduce that sends whole values does with less: the elements of p-1 ranks must travel to be
+/// added, and every sum must travel back.
 inline void sends_no_byte_more(const collective_subject& each, const collective_run& run,
                                std::size_t n) {
   const std::size_t ranks = run.hosts.size();
@@ -401,7 +409,8 @@ inline void sends_no_byte_more(const collective_subject& each, const collective_
 }
 
 /// Calls `check(ranks, n, after)` for every placement and size; `value(ranks, n)` makes the data.
-/// What has halves is a run of a model, behind as many elements as it has.
+/// For a reduce-scatter or an all-gather the data are taken for a part of a model that begins at
+/// element `n`.
 template <class T, class Data, class Check>
 void everywhere(const collective_subject& each, verb what, Data data, Check check) {
   for (const placement_of_ranks& hosts : placements()) {
@@ -427,7 +436,8 @@ inline float fraction(std::size_t rank, std::size_t i) {
   return static_cast<float>(mixed >> 8) / 16777216.0f - 0.5f;
 }
 
-/// What ranks hold together, and how far from it a sum may be that is rounded once a peer.
+/// The exact sums of what the ranks hold, and the largest error of a sum that is rounded once for
+/// each peer.
 struct sums_of_fractions {
   bytes_by_rank in_rank_order;
   std::vector<double> exact;
@@ -471,7 +481,7 @@ inline void adds_within_one_rounding_a_peer(const collective_subject& each) {
           float sum = 0;
           std::memcpy(&sum, held[0].data() + i * sizeof sum, sizeof sum);
           const bool near = std::abs(double{sum} - expected.exact[i]) <= expected.bound[i];
-          if (!near) {  // a condition of GoogleTest's takes many times as long
+          if (!near) {  // because GoogleTest's conditions take many times as long
             FAIL() << sum << " instead of " << expected.exact[i] << ", " << i << " of " << n;
           }
         }

@@ -8,8 +8,8 @@
 #include "tutti/core/watch.hpp"
 #include "tutti/transport/simulated.hpp"
 
-/// What strategies share on the virtual clock, compiled once for all tests, as
-/// tutti/compiled/in_process.hpp has it for threads.
+/// Instantiates once for all tests what strategies share on the virtual clock, as
+/// tutti/compiled/in_process.hpp does for threads.
 namespace tutti {
 
 extern template class transport::basic_in_process<transport::virtual_queue,

@@ -43,14 +43,15 @@
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
-/// A pairwise covering array: any two legal choices of different factors meet in one of its rows.
-/// Few engines run all rows, for choices that an engine cannot tell apart are made at run time.
+/// A pairwise covering array: any two choices of different factors that are legal together appear
+/// together in one of its rows. A few engines run all rows, because choices that an engine cannot
+/// tell apart are made at run time.
 namespace tutti::test::covering {
 
 enum factor : std::size_t { fusion, partition, schedule, coordination, summing, place, factors };
 using row = std::array<std::size_t, factors>;
 
-/// How many choices a factor has; `fusions` and so on are in their order.
+/// The number of choices of each factor, in the order of `factor`.
 inline constexpr row choices{11, 3, 6, 4, 2, 4};
 
 class some_fusion {
@@ -93,7 +94,8 @@ class some_fusion {
  private:
   options set_;
 };
-/// Those that come before the fusions that decide at run time.
+/// The first `planned_fusions` choices decide before training; the fusions after them decide at run
+/// time.
 inline constexpr std::size_t planned_fusions = 9;
 
 class some_gathering {
@@ -203,7 +205,7 @@ constexpr bool is_legal =
         rule::gathering_holds_no_credit<Fusion, Schedule>::holds&&
             rule::halves_need_an_exchange_of_two<Schedule, Architecture,
                                                  compression::none>::holds &&
-    // Ranks that wait for credit, each in an order of its own, wait for each other.
+    // Ranks that wait for credit, each in an order of its own, would wait for each other forever.
     (Coordination::one_order || !Schedule::limits_in_flight || Schedule::static_order ||
      Architecture::completes_alone);
 
@@ -215,7 +217,7 @@ using kinds_of_schedule = std::tuple<free_schedules, at_most, by_priority, split
 using kinds_of_coordination = std::tuple<local, agreed>;
 using kinds_of_summing = std::tuple<canonical, servers_that_update>;
 
-/// Of each factor, the kind that a choice is of.
+/// Returns the kind of each factor's choice. Choices of one kind run in one engine.
 constexpr row kinds_in(const row& of) {
   return {of[fusion] < planned_fusions ? 0 : of[fusion] - planned_fusions + 1,
           0,
@@ -258,7 +260,8 @@ struct engine_of {
 
   static constexpr bool runs(const row& of) {
     row kinds = detail::kinds_in(of);
-    kinds[fusion] = kinds[fusion] != 0;  // one policy gathers either way
+    // One policy, `some_gathering`, has both fusions that decide at run time.
+    kinds[fusion] = kinds[fusion] != 0;
     return kinds == row{std::is_same_v<Fusion, some_gathering>,
                         0,
                         kind<Schedule, detail::kinds_of_schedule>,
@@ -287,7 +290,7 @@ struct engine_of {
   }
 };
 
-/// Every two kinds of different factors that go together are in one of these.
+/// Every two kinds of different factors that are legal together are in one of these engines.
 using engines =
     std::tuple<engine_of<on_threads, some_gathering, free_schedules, agreed>,
                engine_of<on_threads, some_fusion, at_most, local>,
@@ -309,7 +312,7 @@ using engines =
                engine_of<between_processes, some_fusion, split_phase, local>,
                engine_of<between_processes, some_fusion, by_priority, local, servers_that_update>>;
 
-/// How many engines run a row: one, or none.
+/// Returns how many engines run a row: one or none.
 constexpr int engines_that_run(const row& of) {
   return [&of]<class... Each>(const std::tuple<Each...>*) {
     return (0 + ... + (Each::runs(of) ? 1 : 0));
@@ -318,16 +321,16 @@ constexpr int engines_that_run(const row& of) {
 
 // ---- the array
 
-inline constexpr std::size_t base = 11;  // as many as a factor has choices, at most
+inline constexpr std::size_t base = 11;  // the most choices of a factor
 
-/// Choices of two factors, as a number of four digits to the base of `base`.
+/// Returns choices of two factors as a number of four digits to the base of `base`.
 constexpr std::size_t pair_of(std::size_t one, std::size_t its, std::size_t other,
                               std::size_t others) {
   return ((one * base + other) * base + its) * base + others;
 }
 inline constexpr std::size_t most_pairs = factors * base * base * base;
 
-/// Calls `visit(pair)` with each that is in a row.
+/// Calls `visit(pair)` with each pair of choices in a row.
 template <class Visit>
 void each_pair(const row& of, Visit visit) {
   for (std::size_t one = 0; one < factors; ++one) {
@@ -337,7 +340,7 @@ void each_pair(const row& of, Visit visit) {
   }
 }
 
-/// All rows that a rule allows.
+/// Returns all rows that the rules allow.
 inline const std::vector<row>& all_rows() {
   static const std::vector<row> all = [] {
     std::vector<row> rows;
@@ -356,7 +359,7 @@ inline const std::vector<row>& all_rows() {
   return all;
 }
 
-/// For each pair whether some legal row has it.
+/// Returns for each pair of choices whether some legal row has it.
 inline const std::vector<bool>& legal_pairs() {
   static const std::vector<bool> all = [] {
     std::vector<bool> some(most_pairs);
@@ -368,7 +371,7 @@ inline const std::vector<bool>& legal_pairs() {
   return all;
 }
 
-/// Those that none of these has.
+/// Returns the legal pairs that none of these rows has.
 inline std::vector<bool> missing_in(const std::vector<row>& some) {
   std::vector<bool> missing = legal_pairs();
   for (const row& of : some) {
@@ -382,8 +385,8 @@ inline std::vector<row> without(std::vector<row> rows, std::size_t one) {
   return rows;
 }
 
-/// Greedy: the row with most new pairs, until no row that is compiled has any; then without those
-/// that later rows have made superfluous.
+/// Chooses rows greedily: always the one with the most new pairs, until no compiled row has a new
+/// one. Then removes rows that later ones have made superfluous.
 inline std::vector<row> made_rows() {
   std::vector<row> compiled = all_rows();
   std::erase_if(compiled, [](const row& of) { return engines_that_run(of) == 0; });
@@ -422,7 +425,7 @@ inline const std::vector<row>& rows() {
 inline constexpr int workers = 3;
 inline constexpr int steps = 100;
 
-/// Sizes 0, 1, odd, and above a bucket and a piece.
+/// Tensors of no elements, one, an odd number, and more than fit into a bucket or a piece.
 inline const std::vector<arena::declaration>& model() {
   static const std::vector<arena::declaration> forward{{"stem.weight", 37},  {"stem.bias", 1},
                                                        {"body.weight", 701}, {"body.bias", 0},
@@ -430,8 +433,8 @@ inline const std::vector<arena::declaration>& model() {
   return forward;
 }
 
-/// Every row of these places ends with the bits of one process that adds in rank order. Calls
-/// `train(engine, options)`.
+/// Expects every row of these places to end with the bits of one process that adds in rank order.
+/// Calls `train(engine, options)` and returns the number of rows.
 template <std::size_t... Places, class Train>
 int rows_that_train(Train train) {
   std::size_t elements = 0;

@@ -6,7 +6,8 @@
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
 
-/// Ranks that must not wait for longer than a deadline, whoever drives the engine.
+/// Checks that no rank waits for longer than a deadline, whether the caller or a thread drives the
+/// engine.
 namespace tutti::test {
 
 inline void sleep_for(seconds duration) {

@@ -25,7 +25,7 @@
 #include "tutti/partition/into.hpp"
 #include "tutti/tutti.hpp"
 
-/// Those of the list of strategies whose ranks keep models of their own (see strategies.hpp).
+/// The strategies of strategies.hpp whose ranks keep models of their own.
 namespace tutti::test::listed {
 
 struct models_averaged_every_period
@@ -47,7 +47,7 @@ struct models_averaged_every_period
   }
 };
 
-/// Not at all, a little, and all the way to the mean.
+/// Models that move not at all, a little, or all the way to their mean.
 struct models_drawn_together
     : with_defaults<
           compose<architecture::model_averaging<collective::canonical>, partition::into>> {
@@ -70,7 +70,8 @@ struct models_drawn_together
   }
 };
 
-/// Each in its turn moves half-way to the model that its pair has come to, and steps.
+/// Ranks take turns. Each moves half-way to the current model of its partner, and then takes its
+/// step.
 struct models_drawn_to_pairs
     : with_defaults<compose<architecture::pair_averaging, fusion::up_to, partition::into>> {
   static constexpr bool takes_turns = true;
@@ -92,7 +93,8 @@ struct models_drawn_to_pairs
   }
 };
 
-/// A third of each of three neighbours, or as much as a power of two of places brings.
+/// Each model becomes a third of each of three neighbours, or the mean over an exponential
+/// topology.
 struct models_of_neighbours
     : with_defaults<compose<architecture::gossip, fusion::up_to, partition::into>> {
   static std::vector<options> variants() {
@@ -128,7 +130,8 @@ struct models_of_neighbours
   }
 };
 
-/// Halves handed on; of random receivers some have more than one, whose weights are not 1.
+/// Push-sum: ranks hand on half of their model. Where receivers are random, some get more than one
+/// half, so that their weights are not 1.
 struct halves_handed_on
     : with_defaults<compose<architecture::push_sum, fusion::up_to, partition::into>> {
   static std::vector<options> variants() {
@@ -173,7 +176,8 @@ struct halves_handed_on
   }
 };
 
-/// Three steps alone, then one outer step with momentum on how far all have come.
+/// Three local steps, then one outer step with momentum by how far all models have moved on
+/// average.
 struct outer_steps
     : with_defaults<compose<architecture::diloco<collective::canonical>, fusion::up_to>> {
   static std::vector<options> variants() {
@@ -204,7 +208,7 @@ struct outer_steps
   }
 };
 
-/// Models and a centre on springs, every other step.
+/// Elastic averaging of models and a centre in every other step.
 struct models_on_springs
     : with_defaults<compose<architecture::elastic_averaging<collective::canonical>, fusion::up_to,
                             partition::into>> {
@@ -229,8 +233,8 @@ struct models_on_springs
   }
 };
 
-/// Each in its turn: an active rank and its passive one become their mean, and it steps; a passive
-/// one steps from what it has come to.
+/// Ranks take turns. An active rank and its passive partner both become their mean, and the active
+/// rank then takes its step. A passive rank takes its step from what it has become.
 struct models_of_active_and_passive
     : with_defaults<compose<architecture::bipartite_averaging, fusion::up_to, partition::into>> {
   static constexpr bool takes_turns = true;
@@ -238,7 +242,7 @@ struct models_of_active_and_passive
     return {{.fusion = {.bytes = 3000}, .partition = {.bytes = 20'000}}};
   }
   static expected_payloads expected(int workers, int steps) {
-    std::vector<float> averaged;  // what passive ranks go on from
+    std::vector<float> averaged;  // the models that passive ranks continue from
     return {.of_worker = of_replicas(workers, steps, [&](auto& all, int step, std::size_t element) {
               if (step == 0) {
                 averaged.assign(all.size(), initial(element));
@@ -260,7 +264,7 @@ struct models_of_active_and_passive
   }
 };
 
-/// Models that drift apart, until they have to be equal.
+/// Models that are drawn together loosely, until a switch to all-reduce makes them equal.
 struct drawn_together_until_a_switch
     : with_defaults<
           compose<architecture::switch_at<architecture::model_averaging<collective::canonical>,

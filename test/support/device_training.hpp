@@ -16,15 +16,15 @@
 #include "tutti/role/architecture.hpp"
 #include "tutti/transport/in_process.hpp"
 
-/// A few steps in the memory of any queue: a host's, a host's that stands for a device, a
-/// device's.
+/// A few steps of training in the memory of any queue: the host's, that of a host stream in place
+/// of a device, or a device's.
 namespace tutti::test {
 
 inline constexpr std::size_t device_sizes[] = {37, 1, 1000, 0, 5};
 inline constexpr int device_steps = 6;
 
 inline optimizer::sgd device_optimizer() { return {.learning_rate = 0.125f, .momentum = 0.5f}; }
-/// Without a momentum where ranks send theirs.
+/// Returns the optimizer's values, without momentum where the compressor keeps one on each rank.
 template <class Strategy>
 optimizer::sgd device_optimizer_for() {
   optimizer::sgd values = device_optimizer();
@@ -34,7 +34,7 @@ optimizer::sgd device_optimizer_for() {
   return values;
 }
 
-/// Tensors that lie apart, so that fusing them packs them; parameters are 0.
+/// Tensors that are not neighbours in memory, so that fusion must pack them. Parameters start as 0.
 template <class Queue>
 class scattered_model {
  public:
@@ -55,7 +55,7 @@ class scattered_model {
 
   scattered_model(const scattered_model&) = delete;
   scattered_model& operator=(const scattered_model&) = delete;
-  /// Also where an exception leaves: what was enqueued still reads the host's values.
+  /// Also waits when an exception leaves: work that is still enqueued reads the host's values.
   ~scattered_model() {
     try {
       compute_->synchronize();
@@ -64,7 +64,7 @@ class scattered_model {
   }
 
   const std::vector<tensor>& tensors() const { return tensors_; }
-  /// These tensors without memory for gradients.
+  /// Returns these tensors without memory for gradients.
   std::vector<tensor> without_gradients() const {
     std::vector<tensor> all;
     for (const tensor& each : tensors_) {
@@ -73,7 +73,8 @@ class scattered_model {
     return all;
   }
 
-  /// Enqueues what a backward pass would write. The host's values live until the next step's.
+  /// Enqueues what a backward pass would write. The host's values live until the tensor's next
+  /// step.
   void backward(std::size_t id, int worker, int step) {
     backward(id, worker, step, gradients_[id].data());
   }
@@ -91,7 +92,7 @@ class scattered_model {
     compute_->copy(gradients_[id].data(), values_[id].data(), values_[id].size() * sizeof(float));
   }
 
-  /// The last tensor's first.
+  /// Returns the parameters in backward order, the last tensor's first.
   std::vector<float> parameters() {
     std::vector<float> all;
     for (std::size_t id = std::size(device_sizes); id-- > 0;) {
@@ -109,7 +110,7 @@ class scattered_model {
   std::vector<tensor> tensors_;
 };
 
-/// Steps [first, last) of one worker, whose model computes on `compute`.
+/// Takes the steps [first, last) of one worker, whose model computes on `compute`.
 template <class Engine, class Queue>
 void take_steps(Engine& engine, scattered_model<Queue>& model, Queue& compute, int first,
                 int last) {
@@ -124,7 +125,7 @@ void take_steps(Engine& engine, scattered_model<Queue>& model, Queue& compute, i
   compute.synchronize();
 }
 
-/// Steps without a barrier: the host runs ahead of the device as far as peers let it.
+/// Takes steps without a barrier: the host runs ahead of the device as far as its peers let it.
 template <class Engine, class Queue>
 void step_ahead(Engine& engine, Queue& compute, int steps) {
   for (int step = 0; step < steps; ++step) {
@@ -138,7 +139,7 @@ void step_ahead(Engine& engine, Queue& compute, int steps) {
   }
 }
 
-/// What this rank holds after all steps, nothing where it serves.
+/// Returns this rank's parameters after all steps, or nothing if it is a server.
 template <class Strategy, class Transport>
 std::vector<float> train_one_scattered(Transport& world, engine_options<Strategy> options = {}) {
   typename Transport::queue_type compute;
@@ -153,7 +154,7 @@ std::vector<float> train_one_scattered(Transport& world, engine_options<Strategy
   return model.parameters();
 }
 
-/// What worker `reported` holds after all steps over `Transport`.
+/// Returns the parameters of worker `reported` after all steps over `Transport`.
 template <class Strategy, class Transport>
 std::vector<float> train_scattered(int ranks, engine_options<Strategy> options = {},
                                    int reported = 0) {

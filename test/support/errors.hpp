@@ -9,7 +9,7 @@
 
 namespace tutti::test {
 
-/// Ranks as threads of this process.
+/// Runs ranks as threads of this process.
 template <class Transport>
 struct threads {
   template <class Body>
@@ -18,7 +18,7 @@ struct threads {
   }
 };
 
-/// What `body(world)` throws on each rank; nothing from one that ends well.
+/// Returns the message of what `body(world)` throws on each rank, empty for a rank that ends well.
 template <class Ranks = threads<transport::in_process>, class Body>
 std::vector<std::string> errors(int ranks, Body body) {
   std::vector<std::string> said(static_cast<std::size_t>(ranks));

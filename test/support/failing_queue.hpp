@@ -8,7 +8,7 @@
 
 namespace tutti::test {
 
-/// Works as `Queue` does until it is told to fail: from then on it refuses every call, as a device
+/// Works as `Queue` does until it is told to fail. From then on it refuses every call, as a device
 /// does after an illegal access.
 template <class Queue>
 class failing : public Queue {

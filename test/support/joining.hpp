@@ -12,22 +12,23 @@
 #include "support/training.hpp"
 #include "tutti/base/memory.hpp"
 
-/// Ranks that run out of batches one after the other, over any transport, against plain loops in
-/// double.
+/// Compares ranks that run out of batches one after the other, over any transport, with plain loops
+/// in double.
 namespace tutti::test {
 
-/// Batches of each rank in each epoch; every epoch ends by joining.
+/// The number of batches of each rank in each epoch. Every epoch ends with `join`.
 using batches_of_ranks = std::vector<std::vector<int>>;
 
 inline int most(const std::vector<int>& epoch) { return *std::ranges::max_element(epoch); }
 
-/// Backward passes that make a step.
+/// Returns how many steps so many batches make when each step has `accumulation` backward passes.
 inline int passes_of(unsigned accumulation, int batches) {
   const auto a = static_cast<int>(accumulation);
   return (batches + a - 1) / a;
 }
 
-/// Momentum SGD on the sum over whoever has a batch, divided by all ranks; in double.
+/// Returns the parameters of momentum SGD, in double, on the sum over the ranks that have a batch,
+/// divided by the number of all ranks.
 inline std::vector<double> trained_in_double(const batches_of_ranks& epochs, sgd_values set,
                                              unsigned accumulation = 1) {
   const std::size_t n = total_elements();
@@ -60,8 +61,8 @@ inline std::vector<double> trained_in_double(const batches_of_ranks& epochs, sgd
   return x;
 }
 
-/// How far floats may be from that: gradients are below 64, everything else below 1024, and an
-/// element goes through a rounding a rank and eight more in a step.
+/// Returns how far floats may be from `trained_in_double`. Gradients are below 64 and everything
+/// else below 1024, and in a step an element is rounded once for each rank and eight times more.
 inline double allowed(const batches_of_ranks& epochs) {
   int steps = 0;
   for (const auto& each : epochs) {
@@ -71,16 +72,16 @@ inline double allowed(const batches_of_ranks& epochs) {
          std::ldexp(1024.0, -24);
 }
 
-/// What each rank ends with.
+/// The state of a rank after training.
 struct ending {
   std::vector<float> parameters{};
   std::vector<float> residuals{};
-  std::vector<float> of_means{};  ///< that this rank owns
+  std::vector<float> of_means{};  ///< for the elements that this rank owns
   std::uint64_t steps = 0;
   std::uint64_t agenda = 0;
 };
 
-/// One rank's epochs. A model adds up the gradients of a step's passes itself.
+/// Runs one rank's epochs. The model itself adds up the gradients of a step's passes.
 template <class Strategy, class Transport>
 ending joined_over(Transport& world, const batches_of_ranks& epochs,
                    const engine_options<Strategy>& options, sgd_values set = {}) {
@@ -117,7 +118,8 @@ ending joined_over(Transport& world, const batches_of_ranks& epochs,
   return mine;
 }
 
-/// One rank after the other, in either order, and any.
+/// Returns settings in which ranks run out of batches in rank order, in the reverse order, and in
+/// any order.
 inline std::vector<batches_of_ranks> settings(int size) {
   std::vector<int> later(static_cast<std::size_t>(size));
   for (std::size_t rank = 0; rank < later.size(); ++rank) {
@@ -125,13 +127,13 @@ inline std::vector<batches_of_ranks> settings(int size) {
   }
   std::vector<int> any = later;
   for (int& each : any) {
-    each = 3 * each % 7;  // none at all, too
+    each = 3 * each % 7;  // some rank may have no batch at all
   }
   const std::vector<int> sooner(later.rbegin(), later.rend());
   return {{later}, {sooner, any, later}};
 }
 
-/// Of the ranks in `all`, which agree and are within rounding of the plain loop.
+/// Expects all ranks to agree, and to be within rounding of the plain loop.
 inline void are_as_expected(const std::vector<ending>& all, const batches_of_ranks& epochs,
                             unsigned accumulation = 1) {
   const auto expected = trained_in_double(epochs, {}, accumulation);

@@ -17,14 +17,14 @@
 #include "tutti/core/engine.hpp"
 #include "tutti/optimizer/sgd.hpp"
 
-/// Pushes that can be told apart once they have taken effect: whole numbers, of which a worker's
-/// step makes one in each tensor, and sums of which stay below 2^24.
+/// Pushes that can be told apart once they have taken effect. They are whole numbers; each step of
+/// a worker makes one push in each tensor, and the sums stay below 2^24, where floats are exact.
 namespace tutti::test {
 
 inline constexpr std::size_t most_pushing = 4;
 
-/// In each tensor: for each worker, how often it has pushed; then the sum of its pushes' numbers;
-/// then how often anybody has.
+/// The elements of each tensor: for each worker, how many pushes it has made; then for each worker
+/// the sum of its pushes' numbers; then the number of pushes of all workers.
 inline constexpr std::size_t of_a_ledger = 2 * most_pushing + 1;
 
 inline std::vector<arena::declaration> ledger_declarations(std::size_t tensors) {
@@ -35,7 +35,8 @@ inline std::vector<arena::declaration> ledger_declarations(std::size_t tensors) 
   return all;
 }
 
-/// Push number `number`, from 1, by a descent of rate 1.
+/// Writes the gradients of a worker's push `number`, counted from 1, for descent with a learning
+/// rate of 1.
 inline void write_push(arena& memory, int worker, int number) {
   std::size_t i = 0;
   for (float& each : memory.gradients()) {
@@ -48,7 +49,7 @@ inline void write_push(arena& memory, int worker, int number) {
   }
 }
 
-/// Every worker's pushes 1 to `pushes` have taken effect, once each.
+/// Expects every worker's pushes 1 to `pushes` to have taken effect exactly once.
 inline void expect_each_once(std::span<const float> parameters, int workers, int pushes) {
   ASSERT_LT(pushes * (pushes + 1) / 2, 1 << 24);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -63,7 +64,8 @@ inline void expect_each_once(std::span<const float> parameters, int workers, int
   }
 }
 
-/// What optimizers of this process have applied: of each chunk and worker, the pushes' numbers.
+/// What the optimizers of this process have applied: for each chunk and worker, the numbers of its
+/// pushes.
 struct ledger {
   using entries = std::map<std::pair<std::size_t, int>, std::vector<int>>;
 
@@ -80,7 +82,7 @@ struct ledger {
   entries seen;
 };
 
-/// Writes down every gradient before it takes effect.
+/// An optimizer that records every gradient before it applies it.
 struct writes_down : optimizer::sgd {
   template <class Queue>
   void apply(Queue& queue, std::span<float> parameters, std::span<const float> gradient,
@@ -97,7 +99,8 @@ struct writes_down : optimizer::sgd {
 };
 static_assert(optimizer_policy<writes_down>);
 
-/// In each of these chunks every worker's pushes stand once, in the order in which it made them.
+/// Expects each of these chunks to have got every worker's pushes once, in the order in which the
+/// worker made them.
 inline void expect_no_gap(const ledger::entries& seen, std::size_t chunks, int workers,
                           int pushes) {
   ASSERT_EQ(seen.size(), chunks * static_cast<std::size_t>(workers));
@@ -110,7 +113,8 @@ inline void expect_no_gap(const ledger::entries& seen, std::size_t chunks, int w
   }
 }
 
-/// A worker's pushes [first, last), each after a delay of its own; a hundredth of them are long.
+/// Makes a worker's pushes [first, last), each after a random delay. A hundredth of the delays are
+/// long.
 template <class Engine>
 void push_at_random(Engine& engine, arena& memory, int first, int last) {
   std::mt19937 random(static_cast<unsigned>(1000 * engine.worker() + first));
@@ -130,7 +134,8 @@ void push_at_random(Engine& engine, arena& memory, int first, int last) {
   engine.wait();
 }
 
-/// What the servers hold once all have pushed, as worker 0 reads it by a push of nothing.
+/// Reads the servers' parameters after all workers have pushed. Worker 0 gets them as the answer to
+/// a push of zeros.
 template <class Engine>
 void read_servers(Engine& engine, arena& memory) {
   engine.average(0);

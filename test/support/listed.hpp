@@ -7,9 +7,9 @@
 
 namespace tutti::test::listed {
 
-/// A strategy with the options that it is run with, one after the other. What sends less than every
-/// gradient says by `expected(workers, steps)` what its parameters come to, or also what each
-/// worker sends; by `expected(options, workers, steps)`, where that depends on the options.
+/// A strategy with the list of options that it is run with. A strategy whose result is not that of
+/// plain averaging states by `expected(workers, steps)` what its parameters become, or also what
+/// each worker sends; by `expected(options, workers, steps)` if that depends on the options.
 template <class Strategy>
 struct with_defaults {
   using strategy = Strategy;

@@ -6,8 +6,9 @@
 
 namespace tutti::test {
 
-/// Of each of n elements the sum over ranks and steps of `gradient(rank, step, element)`, less what
-/// was applied, `all.sums[step]`, and what is remembered, `all.residuals[rank]`.
+/// Returns, for each of n elements, the sum over ranks and steps of `gradient(rank, step,
+/// element)`, less what was applied, `all.sums[step]`, and less what is still in the residuals,
+/// `all.residuals[rank]`. A conserving compressor loses nothing.
 template <class History, class Gradient>
 std::vector<std::int64_t> lost(const History& all, std::size_t n, Gradient gradient) {
   std::vector<std::int64_t> left(n);

@@ -9,11 +9,12 @@
 #include "compression/low_rank_recurrence.hpp"
 #include "support/oracle.hpp"
 
-// Training with PowerSGD for matrices, from step `start` on, and plain means for the rest, in
-// double.
+// Reference for training with PowerSGD for matrices, from step `start` on, and plain means for all
+// other tensors, in double.
 namespace tutti::test {
 
-/// Matrices, vectors between them, kernels of four dimensions, nothing, and no shape at all.
+/// Matrices with vectors between them, kernels of four dimensions, an empty tensor, and tensors
+/// without a shape.
 inline const std::vector<arena::declaration>& shaped_declarations() {
   static const std::vector<arena::declaration> all{
       {"first", 16 * 10, {16, 10}},
@@ -34,7 +35,7 @@ inline bool is_matrix(const arena::declaration& tensor) {
 
 struct low_rank_training {
   std::vector<double> parameters{};
-  double bound{};                 ///< for each of them
+  double bound{};                 ///< of each parameter's error
   std::uint64_t payload_bytes{};  ///< of one step
 };
 

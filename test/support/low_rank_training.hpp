@@ -14,8 +14,8 @@
 
 namespace tutti::test {
 
-/// One rank's training with PowerSGD in the memory of `Transport`'s queue, be it a device's: it
-/// ends as the recurrence in double.
+/// Trains one rank with PowerSGD in the memory of `Transport`'s queue, which may be a device's, and
+/// expects the result of the recurrence in double.
 template <class Transport>
 void expect_trained_in_low_rank(Transport& world) {
   using queue = typename Transport::queue_type;

@@ -1,4 +1,4 @@
-// As gtest_main, but a program whose every test was skipped says so to CTest.
+// As gtest_main, but a program all of whose tests were skipped tells CTest so.
 #include <gtest/gtest.h>
 
 #include "support/nothing_ran.hpp"

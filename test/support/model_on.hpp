@@ -14,8 +14,8 @@ namespace tutti::test {
 /// Whether tensors are neighbours in memory; those that are not must be packed.
 enum class layout { together, apart };
 
-/// The oracle's model in the memory of `Queue`, with rank 0's parameters the oracle's, everybody
-/// else's rubbish.
+/// The oracle's model in the memory of `Queue`. Rank 0 starts with the oracle's parameters and
+/// every other rank with rubbish, which the engine's initial broadcast must replace.
 template <class Queue>
 class model_on {
  public:
@@ -50,7 +50,7 @@ class model_on {
     compute_->run([values, to = all[index(id)].gradient.data()] { std::ranges::copy(values, to); });
   }
 
-  /// In backward order, as the oracle has them.
+  /// Returns the parameters in backward order, as the oracle does.
   std::vector<float> parameters() {
     std::vector<float> all;
     backwards([&](tensor& each) {

@@ -15,7 +15,8 @@
 
 namespace tutti::test {
 
-/// Whether the test under way has asked for processes, and got them: what runs nothing is skipped.
+/// Whether the running test has asked for processes, and whether there were enough. A test that
+/// could run nothing is reported as skipped.
 struct processes_wanted {
   bool asked = false;
   bool there = false;
@@ -32,8 +33,8 @@ class skips_what_runs_nothing : public ::testing::EmptyTestEventListener {
   }
 };
 
-/// Calls `run(communicator)` on the first `ranks` processes of the job; false on the others, and
-/// everywhere if there are not so many.
+/// Calls `run(communicator)` on the first `ranks` processes of the job. Returns false on the
+/// others, and on all processes if there are fewer.
 template <class Run>
 bool among(int ranks, Run run) {
   int rank = 0;
@@ -54,7 +55,7 @@ bool among(int ranks, Run run) {
   return rank < ranks;
 }
 
-/// One rank's part; where it fails, everybody's ends.
+/// Runs one rank's part. If it fails, the whole job is aborted.
 template <class World, class Body>
 void drive_or_abort(World& world, Body body) {
   try {
@@ -65,12 +66,12 @@ void drive_or_abort(World& world, Body body) {
   }
 }
 
-/// Ranks are the first so many processes of the job, on a communicator of the user's.
+/// Ranks are the first processes of the job, on a communicator that the user has made.
 template <class Queue, transport::device_path... Path>
 struct mpi_world_on {
   using transport = tutti::transport::mpi_on<Queue>;
   static constexpr bool phantoms = false;
-  static constexpr std::size_t longest = (9 << 20) + 12;  // travels in pieces
+  static constexpr std::size_t longest = (9 << 20) + 12;  // so long that it is sent in pieces
 
   template <class Body>
   static bool run(int ranks, Body body) {
@@ -84,7 +85,7 @@ struct mpi_world_on {
   }
 };
 
-/// Processes that take each other for so many on every host.
+/// Processes that are told that `OnAHost` of them share a host.
 template <int OnAHost, class Queue, transport::device_path... Path>
 struct mpi_world_of_hosts : mpi_world_on<Queue, Path...> {
   template <class Body>
@@ -102,8 +103,8 @@ struct mpi_world_of_hosts : mpi_world_on<Queue, Path...> {
 template <class Queue, transport::device_path... Path>
 using mpi_world_apart = mpi_world_of_hosts<1, Queue, Path...>;
 
-/// All processes of the job train, each a rank (see strategy_laws.hpp): other numbers have runs of
-/// their own.
+/// Trains on all processes of the job, each of which is a rank (see strategy_laws.hpp). Other
+/// numbers of ranks have jobs of their own.
 template <class Queue, transport::device_path... Path>
 struct on_processes_of {
   using transport = tutti::transport::mpi_on<Queue>;
@@ -126,7 +127,7 @@ struct on_processes_of {
     return true;
   }
 
-  /// What each process knows of its own rank becomes known to all.
+  /// Broadcasts each rank's entry of `known` to all processes.
   static void share(std::vector<std::uint64_t>& known) {
     for (std::size_t rank = 0; rank < known.size(); ++rank) {
       MPI_Bcast(&known[rank], 1, MPI_UINT64_T, static_cast<int>(rank), MPI_COMM_WORLD);
@@ -144,7 +145,8 @@ void on_all_processes(Body body) {
   on_processes::run(size, body);
 }
 
-/// `main` of tests whose processes take part in each other's; fails on all where one has failed.
+/// `main` of tests that each choose how many of the job's processes take part. It fails on all
+/// processes if it has failed on one.
 inline int run_tests_of_processes(int argc, char** argv, int thread_level = MPI_THREAD_MULTIPLE) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, thread_level, &level);
@@ -157,7 +159,7 @@ inline int run_tests_of_processes(int argc, char** argv, int thread_level = MPI_
   return unless_nothing_ran(any_failed);
 }
 
-/// `main` of tests that all run over the one world of the job; rank 0 alone prints.
+/// `main` of tests that all run over one world of the whole job. Only rank 0 prints.
 inline int run_tests_over(transport::mpi*& world, int argc, char** argv) {
   transport::mpi processes;
   world = &processes;

@@ -5,7 +5,8 @@
 
 namespace tutti::test {
 
-/// While this lives this process can start no thread: none has room for its stack.
+/// While an object of this class lives, this process can start no thread, because the default stack
+/// size is too large to allocate.
 class no_room_for_threads {
  public:
   no_room_for_threads() {

@@ -16,8 +16,9 @@
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/schedule.hpp"
 
-/// Policies of which an option says at run time which one it is. An engine sees of a policy the
-/// facts alone, so those whose facts agree share one, and it is compiled once for all of them.
+/// Policies that each combine several, of which an option picks one at run time. An engine sees
+/// only the facts of a policy, so policies whose facts agree share one engine type, which is
+/// compiled once for all of them.
 namespace tutti::test {
 
 struct which_one {
@@ -29,7 +30,7 @@ struct which_one {
   }
 };
 
-/// The place of `Policy` among `All`.
+/// The place of `Policy` in `All`.
 template <class Policy, class... All>
 constexpr std::size_t place_among = [] {
   std::size_t place = 0;
@@ -37,7 +38,7 @@ constexpr std::size_t place_among = [] {
   return place;
 }();
 
-/// The state of the one that `which` says, made of `arguments` and, in its place, its own options.
+/// Makes the variant's alternative number `which` by `make(std::in_place_index<which>)`.
 template <class Made, std::size_t Each = 0, class Make>
 Made made_as(std::size_t which, Make make) {
   if constexpr (Each + 1 < std::variant_size_v<Made>) {
@@ -48,8 +49,8 @@ Made made_as(std::size_t which, Make make) {
   return make(std::in_place_index<Each>);
 }
 
-/// Schedules whose exchanges are whole: all hold nothing back, or all limit flights in an order
-/// that does not follow from the plan.
+/// Schedules that split no exchange into phases. Either none of them limits the chunks in flight,
+/// or all do so in an order that does not follow from the plan.
 template <class... Schedules>
 struct one_of_schedules {
   using role = tutti::role::schedule;

@@ -14,7 +14,7 @@
 
 namespace tutti::test {
 
-/// Options with which a compressor does something to a few dozen elements.
+/// Sets options with which a compressor has an effect on a few dozen elements.
 template <class Options>
 void make_small(Options& set) {
   if constexpr (requires { set.density; }) {
@@ -45,7 +45,7 @@ void make_small(Options& set) {
   }
 }
 
-/// The compressor with those.
+/// Returns the compressor with the options of `make_small`.
 template <class C>
 C small() {
   options_of<C> set;
@@ -53,8 +53,8 @@ C small() {
   return make_policy<C>(set);
 }
 
-/// Compressors without memory, all of a fixed length or none, of which an option says at run time
-/// which one it is.
+/// Compressors without memory, all with payloads of fixed length or all without, of which an option
+/// picks one at run time.
 template <class... Compressors>
 class one_of_compressors {
   using any = std::variant<Compressors...>;

@@ -8,10 +8,10 @@
 #include "support/extent.hpp"
 #include "tutti/base/tensor.hpp"
 
-// What training means, in one process and plain loops: no code of tutti's is called.
+// Reference for training in one process and plain loops. It calls no code of tutti's.
 namespace tutti::test {
 
-/// Sizes 0, 1, odd, and larger than any buffer on the way.
+/// Tensors of no elements, one, an odd number, and more than any buffer on the way holds.
 inline const std::vector<std::size_t>& tensor_sizes() {
   static const std::vector<std::size_t> sizes{37, 1, long_tensor, 0, 513, 8};
   return sizes;
@@ -33,8 +33,8 @@ inline std::size_t total_elements() {
   return sum;
 }
 
-/// A worker's gradient, different everywhere, with magnitudes over several binades. `element`
-/// counts in the backward order, as the arena lays tensors out.
+/// Returns a worker's gradient, which differs in every element and step, with magnitudes over
+/// several binades. `element` counts in the backward order, in which the arena lays tensors out.
 inline float gradient(int worker, int step, std::size_t element) {
   std::uint32_t bits = static_cast<std::uint32_t>(worker) * 0x9e3779b9u +
                        static_cast<std::uint32_t>(step) * 0x85ebca6bu +
@@ -46,7 +46,7 @@ inline float gradient(int worker, int step, std::size_t element) {
   return unit * static_cast<float>(1u << (bits & 7u));
 }
 
-/// Of few digits, so that sums are exact in any order.
+/// Returns gradients of few digits, so that sums are exact in any order.
 inline float gradient_of_few_digits(int worker, int step, std::size_t element) {
   return static_cast<float>((worker + 1) * 37 + step * 11 + static_cast<int>(element) * 7 % 101) /
              64.0f -
@@ -63,8 +63,8 @@ struct sgd_values {
   float weight_decay = 0.01f;
 };
 
-/// Parameters after `steps` steps of momentum SGD on `mean(step, element)`, every operation rounded
-/// to float.
+/// Returns the parameters after `steps` steps of momentum SGD on `mean(step, element)`. Every
+/// operation is rounded to float.
 template <class Mean>
 std::vector<float> descended(int steps, sgd_values set, Mean mean,
                              std::size_t n = total_elements()) {
@@ -82,7 +82,8 @@ std::vector<float> descended(int steps, sgd_values set, Mean mean,
   return x;
 }
 
-/// Training of `workers` workers: gradients added in rank order, one multiplication for the mean.
+/// Returns the parameters that `workers` workers train: gradients are added in rank order and
+/// multiplied once for the mean.
 inline std::vector<float> trained(int workers, int steps, sgd_values set = {},
                                   gradient_function given = gradient,
                                   std::size_t n = total_elements()) {

@@ -14,14 +14,14 @@
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/role/architecture.hpp"
 
-// Many steps on the virtual clock. Every rank readies its tensors in another order, and waits for
-// some of those that it has yet to ready: for all before a forward pass, for any in between.
+// Runs many steps on the virtual clock. Every rank readies its tensors in another order and waits
+// for some that it has yet to ready: for all before a forward pass, for any of them in between.
 namespace tutti::test {
 
 inline constexpr int order_ranks = 3;
-inline constexpr int warm_up_steps = 100;  ///< of an optimizer that makes momenta
+inline constexpr int warm_up_steps = 100;  ///< of an optimizer whose ranks exchange momenta
 
-/// Elements of each tensor.
+/// The number of elements of each tensor.
 using tensor_lengths = std::vector<std::size_t>;
 
 inline arena model_of(const tensor_lengths& sizes) {
@@ -32,7 +32,8 @@ inline arena model_of(const tensor_lengths& sizes) {
   return arena(all);
 }
 
-/// Where momenta travel, the optimizer that makes them: for most steps of a long run.
+/// Returns an optimizer that suits the architecture: where momenta are exchanged, one-bit Adam,
+/// whose warm-up ends before most steps of a long run.
 template <class Strategy>
 auto optimizer_in_order() {
   if constexpr (facts::exchanges_momenta<typename strategy_of<Strategy>::architecture>) {
@@ -42,8 +43,8 @@ auto optimizer_in_order() {
   }
 }
 
-/// The agenda's hash on every worker, and the bytes that each rank has sent from its start to its
-/// end.
+/// The hash of the agenda, the order of all launches, on every worker, and the bytes that each rank
+/// has sent from its start to its end.
 struct ordered_run {
   std::vector<std::uint64_t> agendas{};
   std::vector<std::uint64_t> bytes{};
@@ -72,7 +73,7 @@ task rank_of(transport::simulated& world, int steps, engine_options<Strategy> op
         }
         co_await engine.arrival(order[i]);
         for (float& each : memory.tensors()[index(order[i])].gradient) {
-          each = gradient(world.rank(), step, element++);  // or compressors would select nothing
+          each = gradient(world.rank(), step, element++);  // compressors select no zeros
         }
         co_await world.sleep(1e-6);
         engine.ready(order[i]);
@@ -99,7 +100,7 @@ ordered_run run_in_order(int workers, int steps, engine_options<Strategy> option
   return result;
 }
 
-/// The agenda's hash on every worker, after `steps` steps.
+/// Returns the hash of the agenda on every worker after `steps` steps.
 template <class Strategy>
 std::vector<std::uint64_t> agendas_after(int steps, engine_options<Strategy> options) {
   return run_in_order<Strategy>(order_ranks, steps, options, {1, 2, 3, 4, 5}).agendas;
@@ -119,8 +120,8 @@ void keeps_one_order(engine_options<Strategy> options = {}) {
   }
 }
 
-/// The transport itself has to find that nothing is on its way and somebody waits: whatever else
-/// fails is no hang.
+/// Expects the transport itself to find that no message is under way while a rank waits. Any other
+/// failure does not count as a hang.
 template <class Strategy>
 void hangs_without_a_leader(engine_options<Strategy> options) {
   std::string said = "all that was handed in arrived";

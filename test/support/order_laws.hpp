@@ -60,12 +60,13 @@
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
-/// No schedule over any of these architectures deadlocks, whoever decides the order of launches,
-/// except where every rank decides for itself and waits for the others. A policy joins its list.
+/// Laws: no schedule deadlocks over any of these architectures under any coordination, except where
+/// every rank decides its order alone and must wait for the others. A new policy joins the list of
+/// its role.
 namespace tutti::test {
 
-/// They are under every legal schedule with every coordination; under newest_first, which runs as
-/// by_priority does, with one each.
+/// Each is run under every legal schedule with every coordination, but under newest_first, which
+/// runs as by_priority does, with one coordination only.
 using ordered_architectures =
     std::tuple<architecture::all_reduce<>, architecture::all_gather,
                architecture::reduce_scatter_all_gather, architecture::majority_vote,
@@ -77,11 +78,11 @@ using ordered_architectures =
                architecture::delayed<architecture::all_reduce<>>, architecture::pair_averaging,
                architecture::sharded<>, architecture::gossip, architecture::push_sum,
                architecture::bipartite_averaging, architecture::elastic_servers>;
-/// They are with every coordination under by_priority, with one each under newest_first, and under
-/// the schedules that hold nothing back where each rank decides for itself: an engine of either
-/// kind takes the compiler a second. Forms that exchange as another one does are left out: adasum
-/// of differences, servers that correct gradients, shards whose gradients are lent. For
-/// architectures on neither list test/lint/lists.py gives a reason.
+/// Each is run under by_priority with every coordination, under newest_first with one coordination,
+/// and under the schedules that hold nothing back with `coordination::local` only, because each
+/// further engine takes the compiler a second. Forms that exchange as another one does are left
+/// out: adasum of differences, servers that correct gradients, shards whose gradients are lent.
+/// test/lint/lists.py gives a reason for each architecture on neither list.
 using sampled_architectures = std::tuple<
     architecture::adasum<>, architecture::dense, architecture::diloco<>,
     architecture::streaming_diloco<>, architecture::elastic_averaging<>, architecture::sparse_tree,
@@ -104,12 +105,12 @@ struct one_by_priority : schedule::by_priority {
 };
 using limiting_schedules = one_of_schedules<one_by_priority, newest_first>;
 
-/// Ranks that decide alone, each in an order of its own, wait for each other.
+/// Whether ranks that decide alone, each in an order of its own, wait for each other forever.
 template <class Schedule, class Architecture>
 constexpr bool hangs_alone =
     Schedule::limits_in_flight && !Schedule::static_order && !Architecture::completes_alone;
 
-/// A compressor that the architecture can send by.
+/// A compressor that the architecture can send with.
 template <class Architecture>
 using its_compression = std::conditional_t<
     facts::counts_votes<Architecture>, compression::sign,
@@ -119,8 +120,9 @@ using its_compression = std::conditional_t<
                            compression::error_feedback<compression::by_kth_magnitude>,
                            compression::none>>>;
 
-/// A small model, cut in pieces of two elements where it may be cut. `Agreed` is a coordination of
-/// one order, or that of ranks which decide alone.
+/// A strategy for a small model, cut into pieces of two elements where it may be cut. `Agreed` is a
+/// coordination with one order for all ranks, or `coordination::local`, by which each rank decides
+/// alone.
 template <class Schedule, class Agreed, class Architecture>
 struct ordered {
   static constexpr bool is_free = free_schedules::has<Schedule>;
@@ -135,7 +137,7 @@ struct ordered {
 
   static constexpr bool legal =
       rule::halves_need_an_exchange_of_two<Schedule, Architecture, compression>::holds;
-  /// Who decides where the strategy does not say.
+  /// The coordination that the engine chooses if the strategy names none.
   using by_default =
       typename engine_types<compose<Schedule, Architecture, compression, cut>, transport::simulated,
                             optimizer::sgd, monitor::none>::coordination;
@@ -161,7 +163,7 @@ struct ordered {
       set.architecture.servers = 2;
     }
     if constexpr (requires { set.architecture.momentum; }) {
-      set.architecture.period = 4;  // DiLoCo's: models are averaged once in hundreds of steps else
+      set.architecture.period = 4;  // the default of DiLoCo is hundreds of steps
     }
     return set;
   }
@@ -169,7 +171,7 @@ struct ordered {
 
 namespace detail {
 
-/// The sum of `what(architecture)` over those with which `Schedule` is legal.
+/// Returns the sum of `what(architecture)` over the architectures with which `Schedule` is legal.
 template <class Schedule, class Architectures, class What>
 int over_legal_architectures(What what) {
   const auto over = [&]<class Architecture>(const Architecture* its) {
@@ -187,7 +189,8 @@ int over_legal_architectures(What what) {
 
 }  // namespace detail
 
-/// By one of the coordinations. Second halves have another window with each: none, 1, 2.
+/// Checks one of the coordinations that agree on an order. With each of them, second halves have
+/// another window: none, 1, 2.
 template <class Schedule, class Architecture>
 void keeps_order_agreed_by(std::size_t which) {
   using agreed = ordered<Schedule, agreed_coordinations, Architecture>;
@@ -200,7 +203,8 @@ void keeps_order_agreed_by(std::size_t which) {
   keeps_one_order<typename agreed::strategy>(options);
 }
 
-/// Where every rank decides for itself. An order that follows from the plan is one all the same.
+/// Checks ranks that each decide alone. Their order is one and the same where it follows from the
+/// plan.
 template <class Schedule, class Architecture>
 void holds_alone() {
   using alone = ordered<Schedule, coordination::local, Architecture>;
@@ -211,12 +215,12 @@ void holds_alone() {
   }
 }
 
-/// With how many coordinations an architecture meets a schedule.
+/// How many coordinations an architecture is run with under a schedule.
 enum class coordinations { all, one_each };
 
-/// The number of pairs of a coordination and an architecture over which `Schedule` keeps its order.
-/// With one of them each, and under a sanitizer, an architecture meets one coordination, the next
-/// one another.
+/// Returns the number of pairs of a coordination and an architecture over which `Schedule` keeps
+/// its order. With `one_each`, and under a sanitizer, each architecture is run with one
+/// coordination, and successive architectures with different ones.
 template <class Schedule, class Architectures = ordered_architectures>
 int orders_hold(coordinations taken = coordinations::all) {
   std::size_t turn = free_schedules::place<Schedule>;
@@ -245,8 +249,8 @@ int orders_hold(coordinations taken = coordinations::all) {
   return detail::over_legal_architectures<Schedule, Architectures>(over);
 }
 
-/// The number of architectures over which `Schedule` deadlocks nowhere though every rank decides
-/// for itself.
+/// Returns the number of architectures over which `Schedule` never deadlocks although every rank
+/// decides alone.
 template <class Schedule, class Architectures>
 int orders_hold_alone() {
   return detail::over_legal_architectures<Schedule, Architectures>(
@@ -257,7 +261,7 @@ int orders_hold_alone() {
       });
 }
 
-/// The number of architectures over which `Schedule` hangs where every rank decides for itself.
+/// Returns the number of architectures over which `Schedule` hangs if every rank decides alone.
 template <class Schedule, class Architectures = ordered_architectures>
 int orders_matter() {
   return detail::over_legal_architectures<Schedule, Architectures>(

@@ -13,31 +13,34 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/role/compression.hpp"
 
-// Compressed training in plain loops over all workers: of tutti's code only the codec is called.
+// Reference for compressed training in plain loops over all workers. Of tutti's code it calls only
+// the codec.
 namespace tutti::test {
 
-/// How payloads meet: all at everybody's, parts at their owners' and back, all at a server and
-/// back, parts at their owners' and the parameters that these make of them back.
+/// How payloads reach those that need them. `gathered`: every rank gets all of them. `scattered`:
+/// parts go to their owners, and sums come back. `served`: they go to a server, and sums come back.
+/// `sharded`: parts go to their owners, and updated parameters come back.
 enum class way { gathered, scattered, served, sharded };
 
 struct expected_payloads {
   std::vector<float> parameters{};
-  std::vector<std::uint64_t> bytes{};  ///< that each worker sends, and the server, if there is one
-  std::vector<std::vector<float>> of_worker{};  ///< its own parameters, where they differ
+  std::vector<std::uint64_t> bytes{};           ///< of each worker, then of the server, if any
+  std::vector<std::vector<float>> of_worker{};  ///< each worker's parameters, where they differ
 
   const std::vector<float>& parameters_of(std::size_t worker) const {
     return of_worker.empty() ? parameters : of_worker[worker];
   }
 };
 
-/// One codec with what it remembers of every element of the model.
+/// One codec with its memory for every element of the model.
 template <class C>
 class codec {
  public:
   codec(const C& its, std::uint64_t rank)
       : its_(its), rank_(rank), memory_(facts::memory_per_element<C> * total_elements(), 0.0f) {}
 
-  /// Adds what `values`, elements from `first` on, are decoded to; answers the payload's length.
+  /// Encodes `values`, the elements from `first` on, adds what the payload is decoded to, and
+  /// returns the payload's length.
   std::size_t add(std::span<const float> values, std::size_t first, int step,
                   std::span<float> sum) {
     inline_queue queue;
@@ -63,9 +66,9 @@ class codec {
   std::vector<float> memory_;
 };
 
-/// Parameters and bytes after `steps` steps, chunk by chunk: tensor by tensor, backwards, where
-/// nothing else is said. The server of `served` is the rank after the last worker's. The first
-/// `dense_steps` have the exact means, and their bytes are not counted.
+/// Returns parameters and bytes after `steps` steps over `chunks`, which are the tensors in
+/// backward order unless others are given. The server of `served` is the rank after the last
+/// worker's. The first `dense_steps` steps use the exact means, and their bytes are not counted.
 template <class C>
 expected_payloads payloads(way how, int workers, int steps, const C& its = {},
                            const std::vector<std::size_t>& chunks = {tensor_sizes().rbegin(),
@@ -121,7 +124,7 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
     std::size_t begin = 0;
     for (const std::size_t whole : chunks) {
       if (whole == 0) {
-        continue;  // nothing is sent of nothing, whatever a payload of it would have
+        continue;  // because an empty chunk is never sent, even if its payload would have a header
       }
       const std::size_t parts = how == way::scattered || how == way::sharded ? size : 1;
       std::size_t first = begin;
@@ -148,8 +151,8 @@ expected_payloads payloads(way how, int workers, int steps, const C& its = {},
   return made;
 }
 
-/// A majority of signs an element: zero counts as positive, a tie is positive, decay comes
-/// afterwards.
+/// Returns the parameters of training by the majority of signs of each element. Zero counts as
+/// positive, a tie is positive, and weight decay is added afterwards.
 inline std::vector<float> voted(int workers, int steps) {
   return descended(steps, {}, [workers](int step, std::size_t i) {
     int votes = 0;

@@ -9,7 +9,7 @@
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
 
-/// Worlds whose ranks live on the hosts that a test says (see collective_laws.hpp).
+/// Worlds that place each rank on a host that the test names (see collective_laws.hpp).
 namespace tutti::test {
 
 template <class Transport>
@@ -43,7 +43,7 @@ struct placed_simulated {
   }
 };
 
-/// Messages that move in the order of a stream, without tags.
+/// Messages without tags that move in the order of a stream.
 struct placed_streamed {
   using transport = streamed;
 

@@ -67,9 +67,9 @@
 #include "tutti/schedule/in_order.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
-/// One list per role: a new policy joins its list and inherits its role's laws; test/lint/lists.py
-/// finds one that has not. Collectives have theirs in collective_laws.hpp, architectures in
-/// order_laws.hpp.
+/// One list of policies per role. A new policy joins its list and is then checked by its role's
+/// laws; test/lint/lists.py finds policies that are on none. Collectives are listed in
+/// collective_laws.hpp, architectures in order_laws.hpp.
 namespace tutti::testing_lists {
 
 using fusions = testing::Types<fusion::none, fusion::up_to, fusion::all, fusion::merge_gradients,
@@ -92,8 +92,8 @@ using optimizers = testing::Types<optimizer::none, optimizer::sgd, optimizer::ad
                                   optimizer::scaled_elsewhere, optimizer::clipped<optimizer::sgd>,
                                   optimizer::loss_scaled<optimizer::clipped<optimizer::adam>>>;
 
-/// Compressors whose every payload stands for the chunk it was made from; error feedback decorates
-/// them and conserves.
+/// Compressors without memory, each of whose payloads represents just the chunk that it was made
+/// from. Error feedback around them conserves the gradients' sum.
 using memoryless_compressions =
     testing::Types<compression::none, compression::fp16, compression::bf16, compression::sign,
                    compression::scaled_sign, compression::norm_scaled_sign, compression::block_sign,
@@ -105,7 +105,7 @@ using memoryless_compressions =
                    compression::chain<compression::top_k, compression::block_int8>,
                    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 
-/// Those that a GPU encodes; the others' kernels have no twin there.
+/// Compressors that a GPU encodes; the others have no device kernels.
 using device_compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::norm_scaled_sign, compression::block_sign,

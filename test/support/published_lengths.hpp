@@ -23,8 +23,8 @@
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 
-/// Compressors whose payloads have a length that follows from the number of elements, and that
-/// length as their formats are published.
+/// Compressors whose payload's length follows from the number of elements, and that length as their
+/// formats are published.
 namespace tutti::test {
 
 using fixed_lengths = one_of_compressors<
@@ -39,13 +39,14 @@ using fixed_lengths = one_of_compressors<
 
 namespace detail {
 
-/// Bytes of a payload of n elements, of which k are selected.
+/// Returns the bytes of a payload of n elements, of which k are selected.
 struct published_length {
   std::size_t (*bytes)(std::size_t n, std::size_t k);
 };
 constexpr std::size_t words(std::size_t elements) { return 4 * ((elements + 31) / 32); }
 
-/// In the order of `fixed_lengths`, which are as `small` makes them: blocks of 32, 6 %.
+/// In the order of `fixed_lengths`, with the options of `small`: blocks of 32 elements, a density
+/// of 6 %.
 inline constexpr published_length published_lengths[] = {
     {[](std::size_t n, std::size_t) { return 2 * n; }},
     {[](std::size_t n, std::size_t) { return 2 * n; }},
@@ -80,7 +81,7 @@ inline constexpr published_length published_lengths[] = {
 inline constexpr std::size_t fixed_lengths_count = std::size(detail::published_lengths);
 static_assert(fixed_lengths_count == std::tuple_size_v<fixed_lengths::all>);
 
-/// Bytes of a payload of `n` elements by the compressor at that place in the list.
+/// Returns the bytes of a payload of `n` elements by the compressor at place `which` of the list.
 constexpr std::size_t published_bytes(std::size_t which, std::size_t n) {
   return detail::published_lengths[which].bytes(n,
                                                 n == 0 ? 0 : std::max<std::size_t>(n * 6 / 100, 1));

@@ -16,15 +16,15 @@
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/partition/into.hpp"
 
-/// Architectures in one frame, each against its recurrence in plain double loops: several passes a
-/// step, pieces and buckets, and a checkpoint on the way.
+/// Checks architectures in one frame, each against its recurrence in plain double loops. The runs
+/// have several passes a step, pieces and buckets, and a checkpoint on the way.
 namespace tutti::test::recurring {
 
 inline constexpr int steps = 9;
 inline constexpr unsigned passes = 2;
 inline constexpr sgd_values values{};
 
-/// One element on every worker: its parameter and its momentum.
+/// One element's parameter and momentum on one worker.
 struct replica {
   double x;
   double m = 0;
@@ -36,7 +36,7 @@ struct replica {
 };
 using replicas = std::vector<replica>;
 
-/// The gradient that a worker has in a step: the mean of its passes.
+/// Returns a worker's own gradient in a step: the mean over its passes.
 inline double own_gradient(int worker, int step, std::size_t element) {
   double sum = 0;
   for (unsigned pass = 0; pass < passes; ++pass) {
@@ -59,7 +59,7 @@ inline double mean_of(const replicas& all) {
   return sum / static_cast<double>(all.size());
 }
 
-/// `rule(replicas, step, element)` is what a step does to one element.
+/// A function `rule(replicas, step, element)` that applies one step to one element of all workers.
 using recurrence = std::function<void(replicas&, int, std::size_t)>;
 
 inline std::vector<std::vector<double>> recurred(int workers, const recurrence& rule) {
@@ -76,7 +76,8 @@ inline std::vector<std::vector<double>> recurred(int workers, const recurrence& 
   return all;
 }
 
-/// Pieces, fused small tensors, and two passes a step: everything on the way at once.
+/// A composition that fuses small tensors and cuts large ones into pieces; with two passes a step,
+/// many exchanges are on the way at a time.
 template <class Architecture, class... Policies>
 using cut = compose<fusion::up_to, partition::into, Architecture, Policies...>;
 
@@ -90,7 +91,7 @@ engine_options<Strategy> options_for() {
   return set;
 }
 
-/// Hands in the gradients of a step, each pass added to those before.
+/// Hands in the gradients of a step; each pass adds to the passes before.
 template <class Engine>
 void hand_in(Engine& engine, arena& memory, int step, gradient_function given = gradient) {
   std::vector<float> sum(total_elements());
@@ -110,7 +111,8 @@ struct ended {
   std::vector<std::vector<float>> parameters{};
 };
 
-/// On threads; where `stop` lies within the steps, saved there, and continued by other engines.
+/// Trains on threads. Where `stop` lies within the steps, saves a checkpoint there and continues
+/// with new engines.
 template <class Strategy>
 ended train_in_parts(int workers, int stop, engine_options<Strategy> set,
                      gradient_function given = gradient) {
@@ -166,7 +168,8 @@ inline void expect_near(const ended& got, const std::vector<std::vector<double>>
   }
 }
 
-/// Equals its recurrence with 1 to 5 workers, and bit for bit what it is when it stops on the way.
+/// Expects the result of the recurrence with 1 to 5 workers, and the same bits when training stops
+/// at a checkpoint on the way.
 template <class Strategy>
 void equals(const std::function<recurrence(int)>& rule, engine_options<Strategy> set,
             std::vector<int> ranks = {1, 2, 3, 4, 5}) {
@@ -179,7 +182,7 @@ void equals(const std::function<recurrence(int)>& rule, engine_options<Strategy>
   }
 }
 
-/// On the virtual clock.
+/// Trains one rank on the virtual clock.
 template <class Strategy>
 task rank_on_the_clock(transport::simulated& world, engine_options<Strategy> set, ended& result) {
   arena memory = model_of(world.rank());
@@ -199,9 +202,9 @@ task rank_on_the_clock(transport::simulated& world, engine_options<Strategy> set
   co_await engine.close();
 }
 
-/// The first rule before step `at`, the second from it on; the same on threads, also where a
-/// checkpoint lies before the switch, and on the virtual clock. Beside the switch itself, three
-/// ranks see that it is over before the first step, or never comes.
+/// Expects the first rule before step `at` and the second from it on, on threads, on the virtual
+/// clock, and also if a checkpoint lies before the switch. Three ranks are also run with a switch
+/// before the first step and with one that never comes.
 template <class Strategy>
 void switches(const recurrence& first, const recurrence& second, engine_options<Strategy> set) {
   for (const int at : {0, 6, 100}) {

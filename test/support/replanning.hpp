@@ -18,7 +18,7 @@ namespace tutti::test {
 
 inline constexpr int replanned_steps = 8;
 
-/// Two plans that share no boundary.
+/// Returns options for one of two plans that have no boundary in common.
 template <class Strategy>
 engine_options<Strategy> plan_of(int which) {
   engine_options<Strategy> set;
@@ -38,7 +38,8 @@ engine_options<Strategy> plan_of(int which) {
   return set;
 }
 
-/// The other plan before each step of `changes`; gradients of the last step may be on the way.
+/// Changes to the other plan before each step of `changes`, while gradients of the last step may
+/// still be on the way.
 template <class Strategy>
 class plans_in_turn {
  public:
@@ -64,7 +65,7 @@ class plans_in_turn {
   int which_ = 0;
 };
 
-/// This worker's parameters after all steps; nothing on a server.
+/// Returns this worker's parameters after all steps, or nothing on a server.
 template <class Strategy, class Transport>
 std::vector<float> trained_over(Transport& world, const std::vector<int>& changes) {
   arena memory = model_of(world.rank());
@@ -84,8 +85,8 @@ std::vector<float> trained_over(Transport& world, const std::vector<int>& change
   return {memory.parameters().begin(), memory.parameters().end()};
 }
 
-/// Ranks that average in pairs are in no step together; these take their steps one after the other,
-/// so that it is known which model each of them is served.
+/// Ranks that average in pairs are not synchronised. Here they take their steps one after the
+/// other, so that it is known which model each partner serves.
 template <class Strategy, class Transport>
 std::vector<float> paired_in_turns(Transport& world, const std::vector<int>& changes) {
   arena memory = model_of(world.rank());
@@ -99,13 +100,13 @@ std::vector<float> paired_in_turns(Transport& world, const std::vector<int>& cha
         take_step(engine, memory, step);
         engine.wait();
       }
-      engine.average(0);  // the others have waited here
+      engine.average(0);  // the other ranks wait here meanwhile
     }
   }
   return {memory.parameters().begin(), memory.parameters().end()};
 }
 
-/// Every rank's parameters, by a plain loop.
+/// Returns every rank's parameters, computed by a plain loop.
 inline std::vector<std::vector<float>> paired_in_one_process(int ranks, sgd_values set = {}) {
   const std::size_t n = total_elements();
   std::vector<float> first(n);

@@ -5,8 +5,8 @@
 
 #include "support/oracle.hpp"
 
-// Workers that have models of their own, in one process and plain loops: no code of tutti's is
-// called, and every operation is rounded to float in the order of the engine's.
+// Reference for workers with models of their own, in one process and plain loops. It calls no code
+// of tutti's, and rounds every operation to float in the order of the engine's.
 namespace tutti::test {
 
 /// One element of one worker's model.
@@ -20,7 +20,7 @@ struct replica {
   }
 };
 
-/// Added in rank order, and divided by one multiplication.
+/// Adds in rank order and divides by one multiplication.
 inline float mean_of(const std::vector<replica>& all) {
   float sum = all[0].x;
   for (std::size_t worker = 1; worker < all.size(); ++worker) {
@@ -29,8 +29,8 @@ inline float mean_of(const std::vector<replica>& all) {
   return sum * (1.0f / static_cast<float>(all.size()));
 }
 
-/// Each worker's parameters after `steps` of `rule(replicas, step, element)`, which is what a step
-/// does to one element.
+/// Returns each worker's parameters after `steps` steps of `rule(replicas, step, element)`, which
+/// applies one step to one element of all workers.
 template <class Rule>
 std::vector<std::vector<float>> of_replicas(int workers, int steps, Rule rule) {
   std::vector<std::vector<float>> all(static_cast<std::size_t>(workers));

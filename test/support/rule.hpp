@@ -11,18 +11,19 @@
 #include "support/training.hpp"
 #include "tutti/monitor/timeline.hpp"
 
-// A strategy's rule, stated beside it: how a known model is grouped and cut, what starts when, what
-// each worker sends, and what training comes to.
+// States the rule of a strategy beside its composition: how a known model is fused and cut, which
+// chunk starts when, what each worker sends, and what parameters training reaches.
 namespace tutti::test {
 
-/// Forward order, in elements; 141 MB. Only its sizes matter.
+/// A model's tensors in forward order, in elements: 141 MB in all. Only the sizes matter.
 inline const std::vector<std::size_t>& large_model() {
   static const std::vector<std::size_t> sizes{300'000,   2'500'000,  8,
                                               5'000'000, 25'000'000, 2'500'000};
   return sizes;
 }
 
-/// All within microseconds, long before the first message ends.
+/// The order in which gradients become ready, all within microseconds and long before the first
+/// message ends.
 inline const std::vector<std::size_t>& ready_order() {
   static const std::vector<std::size_t> order{4, 5, 3, 2, 0, 1};
   return order;
@@ -33,24 +34,25 @@ using outcomes = std::vector<std::vector<float>>;
 
 struct rule {
   int servers = 0;
-  std::vector<std::size_t> buckets{};   ///< tensors in each
-  std::vector<std::size_t> chunks{};    ///< elements in each
-  std::vector<std::uint32_t> starts{};  ///< chunks as worker 0 starts them
-  std::vector<std::uint64_t> bytes{};   ///< sent in a step, by worker
+  std::vector<std::size_t> buckets{};   ///< tensors in each bucket
+  std::vector<std::size_t> chunks{};    ///< elements in each chunk
+  std::vector<std::uint32_t> starts{};  ///< chunks in the order in which worker 0 starts them
+  std::vector<std::uint64_t> bytes{};   ///< that each worker sends in a step
   std::function<bool(const outcomes&)> result{};
-  std::vector<int> owners{};  ///< of each chunk, the first server's being 0; none without servers
+  std::vector<int> owners{};  ///< of each chunk, counted from 0; empty without servers
 };
 
 struct observation {
   rule seen{};
   outcomes parameters{};
-  std::vector<seconds> start_times{};  ///< of worker 0's `seen.starts`, since it began its step
-  seconds ended{};                     ///< when its last exchange had
+  std::vector<seconds> start_times{};  ///< of `seen.starts`, since worker 0 began the step
+  seconds ended{};                     ///< when the last exchange of worker 0 had ended
 };
 
-/// Where and how fast: ranks of a host share its NIC, and what they send each other takes no time.
+/// The conditions of a run. Ranks of a host share its NIC, and what they send each other takes no
+/// time.
 struct conditions {
-  seconds between = 1e-6;  ///< of two gradients in the order in which they are ready
+  seconds between = 1e-6;  ///< the time between two successive gradients
   int on_a_host = 1;
 };
 
@@ -124,7 +126,7 @@ task trained_rank(transport::simulated& world, engine_options<Strategy> options,
   co_await engine.close();
 }
 
-/// What a strategy does, over links of 10 Gbit/s and 50 microseconds.
+/// Observes what a strategy does over links of 10 Gbit/s and 50 microseconds.
 template <class Strategy>
 observation observe(int workers, engine_options<Strategy> options = {}, conditions under = {}) {
   observation made;
@@ -142,7 +144,7 @@ observation observe(int workers, engine_options<Strategy> options = {}, conditio
   return made;
 }
 
-/// The parts of the rule that do not hold, by name; nothing if it holds.
+/// Returns the names of the parts of the rule that do not hold, empty if it holds.
 inline std::string broken(const observation& made, const rule& stated) {
   std::string parts;
   const auto check = [&parts](bool holds, const char* part) { parts += holds ? "" : part; };
@@ -156,7 +158,7 @@ inline std::string broken(const observation& made, const rule& stated) {
   return parts;
 }
 
-/// Equal but for the rounding of a few sums.
+/// Returns whether both are equal but for the rounding of a few sums.
 inline bool close(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (!(std::abs(a[i] - b[i]) <= 1e-5f * (1.0f + std::abs(b[i])))) {
@@ -166,7 +168,7 @@ inline bool close(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size();
 }
 
-/// Every worker has these parameters.
+/// Returns a check that every worker has these parameters.
 inline std::function<bool(const outcomes&)> all_have(std::vector<float> expected) {
   return [expected = std::move(expected)](const outcomes& made) {
     bool same = true;
@@ -177,7 +179,7 @@ inline std::function<bool(const outcomes&)> all_have(std::vector<float> expected
   };
 }
 
-/// As `trained`, on sums in place of means.
+/// As `trained`, but on sums instead of means.
 inline std::vector<float> trained_on_sums(int workers, int steps) {
   return descended(steps, {}, [workers](int step, std::size_t i) {
     float sum = 0;
@@ -188,7 +190,7 @@ inline std::vector<float> trained_on_sums(int workers, int steps) {
   });
 }
 
-/// Momentum SGD on means that `mean(step, means)` writes down.
+/// Returns the parameters of momentum SGD on means that `mean(step, means)` writes into `means`.
 template <class Mean>
 std::vector<float> trained_with(Mean mean, sgd_values set = {}) {
   const std::size_t n = total_elements();

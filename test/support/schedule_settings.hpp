@@ -14,7 +14,7 @@
 
 namespace tutti::test {
 
-/// Tensors in forward order, each a bucket, cut in pieces of so many elements.
+/// Returns a plan of tensors in forward order, each a bucket, cut into pieces of `piece` elements.
 inline plan cut(const std::vector<std::size_t>& elements, std::size_t piece = 1000) {
   std::vector<tensor> forward;
   for (const std::size_t each : elements) {
@@ -24,8 +24,8 @@ inline plan cut(const std::vector<std::size_t>& elements, std::size_t piece = 10
                    [](plan&) {});
 }
 
-/// The options with which a schedule's laws are asked for: its own, and the smallest windows that
-/// let every chunk of the plan go.
+/// Returns the options with which a schedule's laws are checked: its defaults, and the smallest
+/// windows through which every chunk of the plan fits.
 template <class Schedule>
 std::vector<options_of<Schedule>> settings_of(const plan& made) {
   using options = options_of<Schedule>;
@@ -45,7 +45,7 @@ std::vector<options_of<Schedule>> settings_of(const plan& made) {
   return all;
 }
 
-/// Ranks that decide alone, each in an order of its own, wait for each other.
+/// Whether ranks that decide alone, each in an order of its own, wait for each other forever.
 template <class Schedule>
 constexpr bool needs_one_order = Schedule::limits_in_flight && !Schedule::static_order;
 

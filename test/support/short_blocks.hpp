@@ -4,7 +4,7 @@
 
 namespace tutti::test {
 
-/// QSGD of blocks so short that error feedback may stand around it.
+/// QSGD with blocks so short that error feedback may decorate it.
 struct qsgd_in_short_blocks : compression::qsgd {
   struct options : compression::qsgd::options {
     constexpr options() { block = 128; }

@@ -7,16 +7,16 @@
 #include <functional>
 #include <vector>
 
-/// Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP 2022, and
-/// what their VGG/allreducer.py does to a magnitude that it keeps.
+/// Reference for Ok-Topk in plain loops over all ranks: algorithms 1 and 2 of Li and Hoefler, PPoPP
+/// 2022, and the adjustments of a kept magnitude in their VGG/allreducer.py.
 namespace tutti::test {
 
-/// Of integers, or of floats in the order of the ranks.
+/// The result in integers, or in floats that are added in rank order.
 template <class T>
 struct regional_selections {
   std::vector<std::vector<T>> sums{};       ///< [step][element]: what all ranks apply, not averaged
   std::vector<std::vector<T>> residuals{};  ///< [rank][element]
-  std::vector<std::uint64_t> bytes{};       ///< that each rank sends in all steps
+  std::vector<std::uint64_t> bytes{};       ///< that each rank sends in all steps together
   bool operator==(const regional_selections&) const = default;
 };
 
@@ -30,7 +30,7 @@ struct regional_rule {
   double sum_correction{1};
 };
 
-/// The k-th largest magnitude; 0 where fewer than k are above 0, and zeros are never selected.
+/// Returns the k-th largest magnitude, or 0 if fewer than k are above 0. Zeros are never selected.
 template <class T>
 T kth_magnitude(const std::vector<T>& of, std::size_t k) {
   if (of.empty()) {
@@ -43,7 +43,7 @@ T kth_magnitude(const std::vector<T>& of, std::size_t k) {
   return *its;
 }
 
-/// `gradient(rank, step, element)`.
+/// Trains on `gradient(rank, step, element)`.
 template <class Gradient>
 auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size_t n,
                          std::size_t steps, Gradient gradient) {
@@ -119,7 +119,7 @@ auto selected_in_regions(const regional_rule& rule, std::size_t ranks, std::size
       }
     }
     of_sums = estimates ? static_cast<float>(kth_magnitude(sums, rule.k)) : of_sums;
-    std::vector<std::size_t> owners;  // of each sum that is kept
+    std::vector<std::size_t> owners;  // the owner of each sum that is kept
     std::size_t most = 0;
     for (std::size_t owner = 0; owner < ranks; ++owner) {
       const std::size_t count = (pairs_in(sums, of_sums, owner) - 4) / 8;

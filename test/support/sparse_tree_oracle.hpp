@@ -9,10 +9,10 @@
 
 #include "tutti/architecture/sparse_tree.hpp"
 
-/// gTopK in plain loops over all ranks.
+/// Reference for gTopK in plain loops over all ranks.
 namespace tutti::test {
 
-/// Of integers, or of floats in the order in which ranks merge.
+/// The result in integers, or in floats that are added in the order in which ranks merge.
 template <class T>
 struct selections {
   std::vector<std::vector<T>> sums;       ///< [step][element]: what all ranks apply, not averaged
@@ -36,7 +36,7 @@ selected<T> largest(const selected<T>& of, std::size_t k) {
   return {all.begin(), end};
 }
 
-/// `gradient(rank, step, element)`.
+/// Trains on `gradient(rank, step, element)`.
 template <class Gradient>
 auto selected_by_a_tree(architecture::give_back rule, std::size_t ranks, std::size_t n,
                         std::size_t k, std::size_t steps, Gradient gradient) {

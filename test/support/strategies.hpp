@@ -57,8 +57,9 @@
 #include "tutti/strategies/zero_plus_plus.hpp"
 #include "tutti/tutti.hpp"
 
-/// Strategies that between them have every policy. One that joins the list trains as its oracle in
-/// every world, or is refused there (see strategy_laws.hpp). One file, for it is one list.
+/// Strategies that together use every policy. A strategy that joins the list must train as its
+/// oracle does in every world, unless a rule refuses it there (see strategy_laws.hpp). One file,
+/// because it is one list.
 namespace tutti::test::listed {
 
 template <class Options>
@@ -70,7 +71,7 @@ Options moved_by_a_thread(Options each) {
 template <class... Policies>
 using in_rank_order = compose<architecture::all_reduce<collective::canonical>, Policies...>;
 
-using WFBPUnlimited = with_defaults<strategies::WFBPUnlimited>;  // nothing but defaults
+using WFBPUnlimited = with_defaults<strategies::WFBPUnlimited>;  // all options are the defaults
 using canonical = with_defaults<in_rank_order<>>;
 using at_the_end = with_defaults<
     compose<architecture::all_reduce<collective::star>, fusion::all, schedule::at_end>>;
@@ -81,7 +82,7 @@ struct merged_one_at_a_time
   static std::vector<options> variants() { return {{.partition = {.bytes = 4000}}}; }
 };
 
-/// A window of one chunk.
+/// A window of one chunk at a time.
 struct fused_by_priority
     : with_defaults<in_rank_order<fusion::up_to, partition::into, schedule::by_priority>> {
   static std::vector<options> variants() {
@@ -124,14 +125,14 @@ struct gathered_by_arrival
   }
 };
 
-/// Hosts first, then one rank of each for each share.
+/// Ranks of a host first, and then, for each share, one rank of every host.
 struct hosts_first
     : with_defaults<
           compose<architecture::all_reduce<collective::hierarchical<>>, partition::into>> {
   static std::vector<options> variants() { return {{.partition = {.bytes = 50'000}}}; }
 };
 
-/// Along trees of hosts, and each piece along one of several graphs.
+/// Trees of hosts, where each piece takes one of several graphs.
 struct KungFu : with_defaults<strategies::KungFu> {
   static std::vector<options> variants() {
     options in_pieces;
@@ -240,27 +241,28 @@ struct votes_by_servers : votes<compose<compression::sign, architecture::paramet
   }
 };
 
-/// Payloads whose lengths only their encoder knows, or whose answers are encoded otherwise.
+/// Payloads whose length only the encoder knows, or whose answers are encoded otherwise than what
+/// was sent.
 template <way How, class Strategy>
 struct coded : with_defaults<Strategy> {
   static expected_payloads expected(int workers, int steps) {
     return payloads<typename strategy_of<Strategy>::compression>(How, workers, steps);
   }
 };
-/// The whole model is one chunk, of which each rank owns a part.
+/// The whole model is one chunk, and each rank owns a part of it.
 struct ZeROPlusPlus : with_defaults<strategies::ZeROPlusPlus> {
   static expected_payloads expected(int workers, int steps) {
     using its = strategies::ZeROPlusPlus::strategy::compression;
     return payloads<its>(way::sharded, workers, steps, {}, {total_elements()});
   }
 };
-/// Rank 0's decisions pass them on their way.
+/// Payloads of unknown length, while rank 0's decisions overtake them on the way.
 struct coded_and_led
     : coded<way::gathered,
             compose<compression::qsgd, architecture::all_gather, schedule::by_priority>> {
   static std::vector<options> variants() { return {{.schedule = {.credit = 1}}}; }
 };
-/// Answers in half precision what came as floats, and knows nothing else of it.
+/// Accepts floats and relays the answer in half precision; it does not compress otherwise.
 struct halves_on_the_way_back : compression::none {
   static constexpr bool identity = false;
   static constexpr bool summable = false;
@@ -292,7 +294,7 @@ using each_coded_strategy = testing::Types<
                compose<halves_on_the_way_back, architecture::reduce_scatter_all_gather>>>,
     Each<coded<way::served, compose<halves_on_the_way_back, architecture::parameter_server<>>>>>;
 
-/// A step applies the mean of the step before, the first nothing.
+/// A step applies the mean of the step before; the first step applies nothing.
 struct means_a_step_late
     : with_defaults<compose<architecture::delayed<architecture::all_reduce<collective::canonical>>,
                             fusion::up_to, partition::into>> {
@@ -308,7 +310,7 @@ struct in_two_halves : with_defaults<in_rank_order<fusion::up_to, schedule::spli
   }
 };
 
-/// Each rank updates its share, and what others have updated comes under the next forward pass.
+/// Each rank updates its share; the shares of the other ranks arrive during the next forward pass.
 struct in_shards : with_defaults<compose<architecture::sharded<collective::canonical>,
                                          fusion::up_to, partition::into, schedule::split_phase>> {
   static std::vector<options> variants() {
@@ -317,9 +319,9 @@ struct in_shards : with_defaults<compose<architecture::sharded<collective::canon
   }
 };
 
-/// Gradients travel in half precision to their owners, who are the same as of floats: of each
-/// tensor's parts, that differ by an element, a rank sends all but its own. Parameters travel
-/// whole, around the ring, so that a rank sends all parts but the next one's.
+/// Gradients are sent in half precision to their owners, which are the same as for floats. A
+/// tensor's parts differ by at most one element, and a rank sends all parts but its own. Parameters
+/// are sent as floats around the ring, where a rank sends all parts but its successor's.
 struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, compression::fp16>> {
   static expected_payloads expected(int workers, int steps) {
     const auto ranks = static_cast<std::size_t>(workers);
@@ -339,7 +341,7 @@ struct in_shards_of_halves : with_defaults<compose<architecture::sharded<>, comp
   }
 };
 
-/// What the ranks' gradients of a tensor have in common counts once.
+/// Adaptive sums: what the ranks' gradients of a tensor have in common counts once.
 struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_to>> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000}}}; }
   static std::vector<float> expected(int workers, int steps) {
@@ -347,7 +349,8 @@ struct adaptive_sums : with_defaults<compose<architecture::adasum<>, fusion::up_
   }
 };
 
-/// Records of the steps that the ranks take by them, in buffers that are filled at run time.
+/// Adaptive sums of the steps that each rank takes by its own gradients, in fusion buffers that are
+/// filled at run time.
 struct Adasum : with_defaults<strategies::Adasum> {
   static std::vector<options> variants() { return {{.fusion = {.bytes = 3000, .cycle = 2e-5}}}; }
   static std::vector<float> expected(int workers, int steps) {
@@ -355,7 +358,8 @@ struct Adasum : with_defaults<strategies::Adasum> {
   }
 };
 
-/// A step applies something else than the mean of its gradients, or later, or not on every rank.
+/// Strategies whose step applies something other than the mean of its gradients, or applies it
+/// later or not on every rank.
 template <template <class> class Each>
 using each_averaging_strategy =
     testing::Types<Each<means_a_step_late>, Each<in_two_halves>, Each<in_shards>,
@@ -365,11 +369,11 @@ using each_averaging_strategy =
                    Each<models_on_springs>, Each<models_of_active_and_passive>,
                    Each<drawn_together_until_a_switch>>;
 
-/// Ranks agree on the way what goes together, and when.
+/// Strategies whose ranks agree at run time which tensors are sent together, and when.
 template <template <class> class Each>
 using each_gathering_strategy = testing::Types<Each<Horovod>, Each<gathered_by_arrival>>;
 
-/// For worlds that differ from another in where memory lies.
+/// For worlds that differ from another world only in where memory lies.
 template <template <class> class Each>
 using a_few_dense_strategies = testing::Types<Each<canonical>, Each<fused_by_priority>,
                                               Each<servers_that_add>, Each<servers_that_update>>;

@@ -20,21 +20,21 @@
 #include "tutti/monitor/none.hpp"
 #include "tutti/role/transport.hpp"
 
-/// What every strategy keeps in every world. A world joins with
+/// Laws that every strategy keeps in every world. A world joins with
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategyLaw, dense_strategies_on<my_world>)`, a strategy
 /// by its place in a list of strategies.hpp.
 namespace tutti::test {
 
-/// Nobody waits for anybody, so ranks take their steps one after the other: then it is known what
-/// each of them finds.
+/// Whether ranks take their steps one after the other. This is needed where no rank waits for
+/// another, so that it is known which models each of them finds.
 template <class Listed>
 constexpr bool takes_turns = requires {
   requires Listed::takes_turns;
 };
 
-/// A world has a `transport` and runs `body(transport)` on every one of so many ranks; false: this
-/// process is not among exactly so many. Where the transport has a clock of its own `body` is a
-/// coroutine.
+/// A pair of a strategy and a world. A world has a `transport` and `run(ranks, body)`, which runs
+/// `body(transport)` on every rank and returns false if this process does not belong to exactly
+/// that many ranks. Where the transport has a clock of its own, `body` is a coroutine.
 template <class Listed, class World>
 struct strategy_on {
   using listed = Listed;
@@ -44,7 +44,7 @@ struct strategy_on {
   using types = engine_types<strategy, transport, optimizer::sgd, monitor::none>;
   using architecture = typename types::architecture;
 
-  /// No rule of tutti's refuses the strategy in this world.
+  /// Whether no rule of tutti's refuses the strategy in this world.
   static constexpr bool legal =
       rule::peers_must_be_addressable<architecture, transport>::holds &&
       rule::native_needs_the_transport<architecture, transport>::holds &&
@@ -55,8 +55,8 @@ struct strategy_on {
   static constexpr bool depends_on_options = requires { Listed::expected(options(), 1, 1); };
   static constexpr bool has_own_oracle = depends_on_options || requires { Listed::expected(1, 1); };
 
-  /// Gradients are of few digits unless sums are the same bits as of one process that adds in the
-  /// ranks' order.
+  /// The gradients have few digits, unless sums have the same bits as in one process that adds in
+  /// rank order.
   static constexpr gradient_function gradients = [] {
     if constexpr (requires { typename architecture::collective; }) {
       return architecture::collective::rank_ordered ? gradient : gradient_of_few_digits;
@@ -65,7 +65,7 @@ struct strategy_on {
     }
   }();
 
-  /// No bytes: what workers send is not looked at.
+  /// Returns the expected parameters. Where it states no bytes, what workers send is not checked.
   static expected_payloads expected([[maybe_unused]] const options& set, int workers, int steps) {
     if constexpr (depends_on_options) {
       return Listed::expected(set, workers, steps);
@@ -129,13 +129,14 @@ template <class World>
 using a_few_dense_strategies_on = typename detail::legal_of<
     listed::a_few_dense_strategies<in_training_world<World>::template pair>>::type;
 
-/// How many they are. Said where a world joins, so that none is left out unseen.
+/// The number of strategies in a list. A world that joins states it, so that no strategy is left
+/// out unnoticed.
 template <class List>
 constexpr int strategies_in = detail::size_of<List>;
 
-/// One rank's training, as a call or, on a clock, as a coroutine. Orders of readiness differ from
-/// rank to rank and step to step; a step may have several passes; waits come before a forward pass
-/// or one by one in between.
+/// Trains one rank, as a call or, on a virtual clock, as a coroutine. Tensors become ready in an
+/// order that differs from rank to rank and step to step. A step may have several passes. The rank
+/// waits for all tensors before a forward pass, or for one at a time in between.
 template <class Cell>
 class trained_rank {
   using transport = typename Cell::transport;
@@ -160,7 +161,7 @@ class trained_rank {
     const std::uint64_t before = engine.counted().bytes_sent;
     for (int step = 0; step < steps_; ++step) {
       for (int turn = 0; takes_turns<listed> && turn < world.rank(); ++turn) {
-        engine.average(0);  // who has had its turn has waited here
+        engine.average(0);  // waits while an earlier rank has its turn
       }
       for (std::size_t i = 0; i < tensors && step % 2 == 0; ++i) {  // a forward pass
         engine.wait(tensor_id(i), compute);
@@ -227,7 +228,8 @@ class trained_rank {
   }
 
  private:
-  /// What so many passes have added up: of two, twice the gradient, whose mean is the same bits.
+  /// Hands in the sum of so many equal passes. Two make twice the gradient, and its mean has the
+  /// same bits.
   template <class Engine>
   static void hand_in(const Engine& engine, model_on<queue>& model, tensor_id id, int step,
                       unsigned passes) {
@@ -248,7 +250,7 @@ class trained_rank {
   layout how_;
   int steps_;
   outcome* result_;
-  /// Steps that ranks of one process have taken, where they take them in turn.
+  /// The number of steps that the ranks of this process have taken, where they take turns.
   std::shared_ptr<std::atomic<int>> turns_ = std::make_shared<std::atomic<int>>(0);
 };
 
@@ -256,9 +258,9 @@ template <class Cell>
 class StrategyLaw : public ::testing::Test {};
 TYPED_TEST_SUITE_P(StrategyLaw);
 
-/// Parameters are bitwise those of one process that has all gradients. Where one order of launches
-/// is agreed on, that is everybody's; where none is, so that ranks send nothing else, bytes are
-/// those of the process's payloads, if it says them.
+/// Parameters are bitwise those of one process that has all gradients. Where the ranks agree on one
+/// order of launches, every rank has it. Where they do not, they send nothing but payloads, and the
+/// bytes are those of the oracle if it states them.
 TYPED_TEST_P(StrategyLaw, EndsAsTheOracle) {
   using strategy = typename TypeParam::listed::strategy;
   constexpr int steps = compared_steps;

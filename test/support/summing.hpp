@@ -14,7 +14,7 @@
 #include "tutti/optimizer/none.hpp"
 #include "tutti/role/monitor.hpp"
 
-// A monitor that adds up what a noise scale needs, and what it must come to.
+// A monitor that adds up what the gradient noise scale needs, and the sums that it must reach.
 namespace tutti::test {
 
 class summing {
@@ -24,7 +24,7 @@ class summing {
   static constexpr std::size_t width = 3;
   using totals = std::array<double, width>;
 
-  /// Of the rank's own gradients, and of their means where the engine leaves those there.
+  /// Reads the rank's own gradients, and their means where the engine leaves means in that memory.
   explicit summing(arena& memory) : memory_(&memory) {}
 
   void record(event what, std::uint32_t which, seconds) {
@@ -51,7 +51,7 @@ class summing {
 };
 static_assert(monitor_policy<summing>);
 
-/// In double, of the model of support/oracle.hpp.
+/// Returns the expected sums in double, for the model of support/oracle.hpp.
 inline std::vector<summing::totals> summed_in_double(int workers, int steps) {
   std::vector<summing::totals> all;
   for (int step = 0; step < steps; ++step) {
@@ -64,7 +64,7 @@ inline std::vector<summing::totals> summed_in_double(int workers, int steps) {
         small += g * g;
         sum += g;
       }
-      big += sum * sum / workers;  // a mean's square on each of them
+      big += sum * sum / workers;  // the mean's square, once for each worker
     }
     all.push_back(
         {small, big, static_cast<double>(workers) * static_cast<double>(tensor_sizes().size())});
@@ -77,7 +77,7 @@ inline void expect_sums(const std::vector<summing::totals>& seen, int workers, i
   ASSERT_EQ(seen.size(), expected.size()) << workers << " workers";
   for (std::size_t step = 0; step < seen.size(); ++step) {
     EXPECT_NEAR(seen[step][0], expected[step][0], 1e-12 * expected[step][0]) << step;
-    // A mean of floats is off by a rounding a worker and one more.
+    // A mean of floats has an error of one rounding for each worker and one more.
     EXPECT_NEAR(seen[step][1], expected[step][1],
                 2 * (workers + 1) * std::ldexp(expected[step][0], -24));
     EXPECT_EQ(seen[step][2], expected[step][2]);

@@ -13,9 +13,9 @@
 
 namespace tutti::test {
 
-/// What `parameters` have become on every worker after a step by each of `optimizers`, with
-/// `gradients(worker, step)`. Both are those of tensors of `sizes` elements, one after the other,
-/// the one nearest the input first.
+/// Returns the parameters of every worker after one step by each of `optimizers`, with
+/// `gradients(worker, step)`. Parameters and gradients are those of tensors of `sizes` elements,
+/// one after the other, beginning with the tensor nearest the input.
 template <class Strategy, class Optimizer, class Gradients>
 std::vector<float> trained_on(int workers, const std::vector<Optimizer>& optimizers,
                               const std::vector<std::size_t>& sizes,

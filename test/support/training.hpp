@@ -24,7 +24,8 @@ inline optimizer::sgd optimizer_of(sgd_values set = {}) {
           .weight_decay = set.weight_decay};
 }
 
-/// For a strategy: where its ranks send momenta, no second one.
+/// Returns the optimizer for a strategy, without momentum where the compressor keeps one on each
+/// rank.
 template <class Strategy>
 optimizer::sgd optimizer_for(sgd_values set = {}) {
   if constexpr (facts::keeps_momentum<typename strategy_of<Strategy>::compression>) {
@@ -33,7 +34,8 @@ optimizer::sgd optimizer_for(sgd_values set = {}) {
   return optimizer_of(set);
 }
 
-/// Rank 0's parameters are those of the oracle, everybody else's rubbish.
+/// Rank 0 starts with the oracle's parameters and every other rank with rubbish, which the initial
+/// broadcast must replace.
 inline void initialise(arena& memory, int rank) {
   std::size_t element = 0;
   for (float& each : memory.parameters()) {
@@ -41,7 +43,7 @@ inline void initialise(arena& memory, int rank) {
   }
 }
 
-/// A model's memory, initialised.
+/// Returns a model's memory with `initialise`d parameters.
 inline arena model_of(int rank, const std::vector<arena::declaration>& forward = declarations()) {
   arena memory(forward);
   initialise(memory, rank);
@@ -55,7 +57,7 @@ inline void backward(arena& memory, int worker, int step) {
   }
 }
 
-/// Another order of the tensors for each rank and step.
+/// Returns the tensors in another order for each rank and step.
 inline std::vector<tensor_id> shuffled(std::size_t tensors, int rank, int step) {
   std::vector<tensor_id> order;
   for (std::size_t i = 0; i < tensors; ++i) {
@@ -78,7 +80,7 @@ int servers_in(const engine_options<Strategy>& options) {
   }
 }
 
-/// What training leaves on each worker.
+/// The state of each worker after training.
 struct outcome {
   explicit outcome(int workers, int servers = 0)
       : parameters(static_cast<std::size_t>(workers)),
@@ -88,12 +90,12 @@ struct outcome {
 
   std::vector<std::vector<float>> parameters;
   std::vector<std::uint64_t> agendas;
-  std::vector<std::uint64_t> bytes;          ///< that each rank sent, servers too
-  std::vector<std::size_t> optimizer_bytes;  ///< of each rank, servers too
+  std::vector<std::uint64_t> bytes;          ///< that each rank sent, including servers
+  std::vector<std::size_t> optimizer_bytes;  ///< on each rank, including servers
 };
 
-/// A step of a rank that trains: a forward pass that waits for every tensor, then gradients in an
-/// order of the rank's and the step's own.
+/// Takes a step of one worker: a forward pass that waits for every tensor, then gradients in an
+/// order that differs from rank to rank and step to step.
 template <class Engine>
 void take_step(Engine& engine, arena& memory, int step) {
   for (std::size_t i = 0; i < memory.tensors().size(); ++i) {
@@ -105,7 +107,7 @@ void take_step(Engine& engine, arena& memory, int step) {
   }
 }
 
-/// One rank of a run, with an order of its own.
+/// Trains one rank.
 template <class Strategy, class Transport>
 void train_a_rank(Transport& world, int steps, const engine_options<Strategy>& options,
                   optimizer::sgd values, outcome& result,
@@ -140,7 +142,7 @@ outcome train_on_threads(int workers, int steps, engine_options<Strategy> option
   return result;
 }
 
-/// One rank of a run on the transport's own clock, as a coroutine.
+/// Trains one rank on the transport's own clock, as a coroutine.
 template <class Strategy, class Transport>
 task rank_on_a_clock(Transport& world, int steps, engine_options<Strategy> options, outcome& result,
                      const std::vector<arena::declaration>& forward) {

@@ -20,7 +20,7 @@ inline std::vector<int> two_a_host(int ranks) {
   return hosts;
 }
 
-/// Links of 10 Gbit/s and 50 microseconds.
+/// Returns a network of links of 10 Gbit/s and 50 microseconds.
 inline transport::network ethernet(int ranks) {
   transport::network over(ranks, {1.25e9, 50e-6});
   for (int rank = 1; rank < ranks; rank += 2) {
@@ -29,7 +29,7 @@ inline transport::network ethernet(int ranks) {
   return over;
 }
 
-/// Ranks that are all in this process.
+/// A world whose ranks are all in this process.
 struct of_one_process {
   static bool holds(int) { return true; }
 };
@@ -46,11 +46,11 @@ struct on_threads_of : of_one_process {
 };
 
 using on_threads = on_threads_of<transport::in_process>;
-/// Memory belongs to a stream of each rank.
+/// Each rank's memory belongs to a stream of that rank.
 using on_host_streams =
     on_threads_of<transport::basic_in_process<host_stream, transport::by_mailbox>>;
 
-/// Messages without tags, in the order of a stream.
+/// Messages without tags, sent in the order of a stream.
 struct in_stream_order : of_one_process {
   using transport = streamed;
 
@@ -61,7 +61,7 @@ struct in_stream_order : of_one_process {
   }
 };
 
-/// The virtual clock.
+/// Ranks on the virtual clock.
 struct on_the_virtual_clock : of_one_process {
   using transport = tutti::transport::simulated;
 
@@ -72,7 +72,7 @@ struct on_the_virtual_clock : of_one_process {
   }
 };
 
-/// The shaped network in real time, a thread a rank.
+/// The shaped network in real time, with a thread for each rank.
 struct on_shaped_threads : of_one_process {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
 

@@ -18,12 +18,13 @@
 #include "tutti/base/task.hpp"
 #include "tutti/role/transport.hpp"
 
-/// What every transport keeps. A world (see transports.hpp) joins with
-/// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TransportLaw, my_world)`.
-/// One file, because a suite is registered as a whole and a world must keep all of it.
+/// Laws that every transport keeps. A world (see transports.hpp) joins with
+/// `INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TransportLaw, my_world)`. One file, because a suite is
+/// registered as a whole and a world must keep all of it.
 namespace tutti::test {
 
-/// Eight bytes at a time, for sanitizers look at every store.
+/// Returns pseudo-random bytes. They are made eight at a time, because sanitizers check every
+/// store.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   std::vector<std::uint64_t> words(bytes / 8 + 1);
   std::uint64_t state = seed * 0x9E3779B97F4A7C15U + 1;
@@ -39,7 +40,7 @@ inline tag data_tag(std::size_t chunk, std::uint32_t lane = 0) {
   return {channel::data, static_cast<std::uint32_t>(chunk), lane};
 }
 
-/// Adds bytes; may be called in pieces.
+/// Adds bytes. It gives the right result also if it is called in pieces.
 struct add_bytes {
   static constexpr std::size_t unit = 1;
   template <class Queue>
@@ -53,7 +54,7 @@ struct add_bytes {
   }
 };
 
-/// Adds the mirror image: wrong unless it is called once, with everything.
+/// Adds the bytes in reverse order, which is wrong unless it is called once with the whole message.
 struct add_mirrored {
   template <class Queue>
   void operator()(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
@@ -86,7 +87,7 @@ class TransportLaw : public ::testing::Test {
     }
   }
 
-  /// Around every boundary: nothing, odd, one cache line, eager limits, long.
+  /// Returns sizes around every boundary: nothing, odd, one cache line, eager limits, long.
   static std::vector<std::size_t> sizes() {
     return {0, 1, 3, 64, 4096, 4100, 65536, World::longest};
   }
@@ -97,7 +98,7 @@ class TransportLaw : public ::testing::Test {
   static task receive_one(transport& world, int from, tag where, std::span<std::byte> in) {
     co_await world.receive(from, where, in);
   }
-  /// The words of the error that `body` ends with, or none.
+  /// Writes the message of the error that `body` ends with to `words`, or leaves it empty.
   static task words_of(task body, std::string& words) {
     try {
       co_await body;
@@ -241,7 +242,7 @@ TYPED_TEST_P(TransportLaw, ManyTagsMayBeInFlightInAnyOrder) {
       const std::size_t chunk = i / p;
       const int peer = static_cast<int>(i % p);
       const tag where = data_tag(chunk / 8, static_cast<std::uint32_t>(chunk % 8));
-      // Of peer's message to me, byte chunk*p + r of its pattern.
+      // The byte chunk*p + r of the pattern of the peer's message to this rank.
       const auto sent = out.span().subspan(i, 1);
       const auto place = in.span().subspan(i, 1);
       tasks.push_back(suite::send_one(world, peer, where, sent));
@@ -272,7 +273,7 @@ TYPED_TEST_P(TransportLaw, ReceiveAnyTakesFromEverybodyOnItsChannelOnly) {
     constexpr std::uint32_t rounds = 10;
     typename suite::block out(world.queue(), rounds);
     typename suite::block other(world.queue(), 1);
-    const auto question = pattern(1, 78);  // the control channel is the host's
+    const auto question = pattern(1, 78);  // host memory, as the control channel needs
     out.write(pattern(rounds, r));
     other.write(pattern(1, 77));
     std::vector<task> tasks;
@@ -454,7 +455,8 @@ TYPED_TEST_P(TransportLaw, AnAbortWakesEverybodyWithItsReason) {
   using suite = TestFixture;
   for (int ranks = 1; ranks <= 5; ++ranks) {
     TypeParam::run(ranks, [](auto& world) -> task {
-      // Everybody holds a peer's bytes, has bytes on loan, and waits: nobody may wait for another.
+      // Every rank holds a peer's bytes, has lent bytes of its own, and waits. No rank may wait for
+      // another while it ends.
       const int p = world.size();
       typename suite::block mine(world.queue(), 3 << 20);
       mine.write(pattern(3 << 20, 1));

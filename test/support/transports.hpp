@@ -18,7 +18,7 @@
 
 namespace tutti::test {
 
-/// At once, for sanitizers look at every load as well.
+/// Compares with one `memcmp`, because sanitizers check every load of a loop.
 inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
@@ -44,9 +44,9 @@ void drive(Transport& world, task rank) {
   drive(world, std::move(rank), [] {});
 }
 
-// A world runs the coroutine `body(transport)` on so many ranks and throws what the first of them
-// threw; false: this process is not among these ranks. `longest` is
-// a size that the transport treats as long.
+// A world runs the coroutine `body(transport)` on so many ranks and throws what the first failed
+// rank threw. It returns false if this process is not among these ranks. `longest` is a size that
+// the transport treats as long.
 
 struct in_process_world {
   using transport = tutti::transport::in_process;
@@ -73,7 +73,7 @@ struct simulated_world {
   }
 };
 
-/// The device seam: memory belongs to a stream of each rank.
+/// Memory belongs to a stream of each rank, as on a device.
 struct host_stream_world {
   using transport = tutti::transport::basic_in_process<host_stream, tutti::transport::by_mailbox>;
   static constexpr bool phantoms = true;
@@ -102,7 +102,8 @@ struct recording_world {
   }
 };
 
-/// Threads connected as processes over a network are, where one message leaves room for others.
+/// Threads that are connected as processes over a network are. One message takes only a part of a
+/// link.
 struct shaped_world {
   using transport = tutti::transport::shaped<tutti::transport::in_process>;
   static constexpr bool phantoms = true;
@@ -133,8 +134,8 @@ struct any_world {
   }
 };
 
-/// A simulated rank behind the boundary: a virtual clock that is known at run time. One message
-/// leaves room for others.
+/// A simulated rank behind a type-erased transport, so that its virtual clock is known only at run
+/// time. One message takes only a part of a link.
 struct any_simulated_world {
   using transport = tutti::transport::any_like<tutti::transport::simulated>;
   static constexpr bool phantoms = true;
@@ -152,7 +153,7 @@ struct any_simulated_world {
   }
 };
 
-/// Memory that lives where `Queue` works.
+/// Memory in which `Queue` works.
 template <class Queue>
 class memory {
  public:
@@ -177,7 +178,7 @@ class memory<host_stream> {
   host_stream::buffer<std::byte> bytes_;
 };
 
-/// What is in a loan, which may be a peer's memory on a device.
+/// Returns a copy of a loan's bytes, which may be a peer's memory on a device.
 template <class Queue>
 std::vector<std::byte> read(Queue& queue, std::span<const std::byte> bytes) {
   std::vector<std::byte> copy(bytes.size());

@@ -15,11 +15,12 @@
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/stream_ordered.hpp"
 
-/// A stream-ordered library without a device, stricter than any: what a group sends holds up its
-/// stream until the peer's stream has come to the receive. Nothing is buffered, nothing has a tag.
+/// A stream-ordered library that needs no device and is stricter than real ones: a group's send
+/// blocks its stream until the peer's stream has reached the matching receive. It buffers nothing,
+/// and messages have no tags.
 namespace tutti::test {
 
-/// What the ranks of one job share.
+/// The state that the ranks of one job share.
 class unbuffered_job {
  public:
   explicit unbuffered_job(int ranks) : ranks_(static_cast<std::size_t>(ranks)), ends_(ranks_) {
@@ -30,14 +31,15 @@ class unbuffered_job {
   }
 
   struct message {
-    const std::byte* out{};  // one of both
+    const std::byte* out{};  // exactly one of `out` and `in` is set
     std::byte* in{};
     std::size_t bytes{};
     std::size_t peer{};
     bool done{};
   };
 
-  /// One group of `rank`, on its stream: ends when all of it has moved, or when the rank gave up.
+  /// Moves one group of `rank` on its stream. Returns when all of the group has moved, or when the
+  /// rank gave up.
   void move(std::size_t rank, std::vector<message>& group) {
     std::unique_lock lock(mutex_);
     for (message& each : group) {
@@ -60,7 +62,8 @@ class unbuffered_job {
     }
   }
 
-  /// Every rank's n-th sum matches every other's n-th. The last to come adds, in rank order.
+  /// Adds the ranks' data in rank order. Every rank's n-th call belongs to the n-th call of all
+  /// others, and the last rank to call adds.
   void add(std::size_t rank, std::span<float> data) {
     std::unique_lock lock(mutex_);
     const std::size_t number = ends_[rank].sums++;
@@ -141,10 +144,10 @@ class unbuffered_job {
   std::string mismatch_;
 };
 
-/// Whether the library does what a group asks for; without it tests must see ranks hang.
+/// Whether the library honours groups. Without groups, ranks hang, which tests must see.
 enum class groups { honoured, ignored };
 
-/// One rank's end of it.
+/// One rank's end of the library.
 template <class Queue>
 class unbuffered_library_on {
  public:
@@ -200,7 +203,7 @@ using streamed = transport::stream_ordered<unbuffered_library, transport::in_pro
 static_assert(transport_policy<streamed> && is_stream_ordered<streamed> &&
               has_all_reduce<streamed> && !has_addressable_peers<streamed>);
 
-/// Runs `body(world)` on threads connected so.
+/// Runs `body(world)` on threads that are connected by such a library.
 template <class Body>
 void run_streamed(int ranks, Body body, groups wanted = groups::honoured,
                   const std::vector<int>& hosts = {}) {
@@ -212,7 +215,7 @@ void run_streamed(int ranks, Body body, groups wanted = groups::honoured,
   transport::run_ranks(ranks, rank, hosts);
 }
 
-/// Ranks for `errors`.
+/// Runs ranks for `errors` over the unbuffered library.
 struct streams {
   template <class Body>
   static void run(int ranks, Body body) {

@@ -1,4 +1,4 @@
-// The survey's grid against its prediction: the laws of both, and how far apart they may be.
+// The survey's grid compared with its prediction: laws of both, and how far they may differ.
 #include "survey/prediction.hpp"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 
 using tutti::seconds;
 
-/// Of the cells that have a figure; those without take long and nothing is asked of them.
+/// Returns the prediction for cells that have a figure. Cells without one take long and are not
+/// needed.
 const prediction& predicted() {
   static const prediction made = [] {
     auto cells = grid();
@@ -33,9 +34,9 @@ const prediction& predicted() {
   return made;
 }
 
-/// Wait-free back-propagation by hand: `ends` are the tensors, in backward order, after which a
-/// message goes, when its gradients are there and the one before it has arrived. While a message is
-/// on its way, computing takes 1 + slowdown times as long.
+/// Computes wait-free back-propagation by hand. `ends` are the tensors, in backward order, after
+/// which a message is sent, once its gradients are ready and the message before it has arrived.
+/// While a message is under way, computing takes 1 + slowdown times as long.
 seconds by_hand(const job& of, const std::vector<std::size_t>& ends) {
   const auto& tensors = of.model->tensors;
   seconds now = of.model->forward();
@@ -57,8 +58,8 @@ seconds by_hand(const job& of, const std::vector<std::size_t>& ends) {
   return std::max(now, arrived);
 }
 
-/// MG-WFBP's groups by its published rule: hold a message while the next gradient is there before
-/// it could have been sent plus one start-up.
+/// Returns MG-WFBP's groups by its published rule: a message is held back if the next gradient is
+/// ready before the message could have been sent, plus one start-up.
 std::vector<std::size_t> merged(const job& of) {
   const auto& tensors = of.model->tensors;
   std::vector<std::size_t> ends;
@@ -130,8 +131,8 @@ TEST(SurveySimulation, IsTheMethodsRecurrence) {
   }
 }
 
-/// Two all-reduces share the NIC's rate, so that the second one slows down the first by less than
-/// the start-up that it hides.
+/// Two all-reduces share the NIC's rate, so the second one slows down the first by less than the
+/// start-up that it hides.
 TEST(SurveySimulation, TwoAtOnceAreNeverSlowerAndHideStartUps) {
   for (const all_reduce_cost cost : {all_reduce_cost{1e-3, 1.4e-9}, {2e-3, 3e-10}, {0, 1.4e-9}}) {
     for (const method how : methods) {
@@ -242,7 +243,7 @@ TEST(SurveyErrors, StayWithinTheirLimits) {
   EXPECT_LE(errors.median, 8);
   EXPECT_LE(errors.worst, 20);
 
-  // The order of the methods is wrong in one place, and that has eight GPUs.
+  // The order of the methods is wrong in one place, with eight GPUs.
   const auto all = rankings(predicted().rows);
   EXPECT_EQ(all.size(), 9U);
   for (const ranking& each : all) {
@@ -256,7 +257,7 @@ TEST(SurveyErrors, AreOfWhatWasMeasured) {
   EXPECT_NEAR(error_percent(0.270, 0.300), -10, 1e-9);
   const cell one{dnn::resnet50, network::ethernet10, method::BSP, 8, 1280.0};
   const row fast{one, standing::predicted, 0.3};
-  EXPECT_DOUBLE_EQ(*fast.of.iteration(), 0.4);  // 64 samples x 8 workers / 1280 a second
+  EXPECT_DOUBLE_EQ(*fast.of.iteration(), 0.4);  // 64 samples x 8 workers / 1280 per second
   EXPECT_NEAR(*fast.error(), -25, 1e-9);
   EXPECT_FALSE((row{one, standing::inside_one_host, {}}.error()));
   const cell unknown{dnn::resnet50, network::ethernet10, method::BSP, 8};
@@ -280,8 +281,8 @@ TEST(SurveyErrors, AreSummedUpOverPredictedCellsAlone) {
 
 // ---- what MG-WFBP's authors measured
 
-/// Merging loses on ResNet-152 over InfiniBand: the backward pass hides every message but the last,
-/// which is one tensor either way, and merging copies. The authors saw 7.2 ms of it.
+/// Merging loses on ResNet-152 over InfiniBand. The backward pass hides every message but the last,
+/// which is one tensor in either case, and merging copies. The authors measured a loss of 7.2 ms.
 TEST(SurveyThreeMethods, InceptionOfFourBytesIsTheOnlyOrderNotReproduced) {
   const calibrated law = calibrate(grid());
   const auto wfbp = static_cast<std::size_t>(method::WFBP);

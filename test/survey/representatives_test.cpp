@@ -1,4 +1,4 @@
-// A few ranks that represent many, against the many simulated message by message.
+// A few ranks that represent many, compared with a simulation of all of them message by message.
 #include "tutti/core/representatives.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ constexpr link nic{1.25e9, 50e-6};
 constexpr link inside{6e9, 5e-6};
 constexpr int servers = 4;
 
-/// Tensors of all sizes; together 102 MB and 250 ms, as ResNet-50.
+/// Returns tensors of many sizes, with 102 MB and 250 ms in all, as in ResNet-50.
 std::vector<computation> model() {
   std::vector<computation> all;
   for (std::size_t i = 0; i < 30; ++i) {
@@ -73,7 +73,7 @@ seconds iteration(const representatives& who, const engine_options<Strategy>& se
   return simulate<Strategy>(who, set).quantile(0.5);
 }
 
-/// `few` for `many`, of a model whose tensors are chunks.
+/// Returns `few` ranks that represent `many`, for a model whose tensors are chunks.
 template <class Strategy>
 representatives represented(placement many, int few, const engine_options<Strategy>& set = {}) {
   using architecture = typename Strategy::architecture;
@@ -88,8 +88,8 @@ representatives represented(placement many, int few, const engine_options<Strate
   }
 }
 
-/// Steps of half as many ranks take as long as those of all, and the first sends its share of what
-/// the first of all does.
+/// Expects steps of half of the ranks to take as long as those of all, and the first of them to
+/// send its share of what the first of all ranks sends.
 template <class Strategy>
 void half_stand_for_all(const placement& many, const engine_options<Strategy>& set = {}) {
   const auto who = represented<Strategy>(many, many.workers / 2, set);
@@ -129,7 +129,8 @@ TYPED_TEST(FewForMany, TakeAsLongWithinTwoPercent) {
   }
 }
 
-/// Ranges of sizes that go ways of different costs: chunks of each are stretched by their own.
+/// Ranges of sizes take ways of different costs, and chunks of each range are stretched by its own
+/// factor.
 using by_size = compose<added_by<strategies::tf_reduction>>;
 engine_options<by_size> spec(const char* text) {
   return {.architecture = strategies::of_all_reduce_spec(text)};
@@ -160,7 +161,7 @@ TEST(Representatives, AreNoneWhereAWayHasNoClosedForm) {
   EXPECT_FALSE(has_one("nccl/rechd")) << "2000 hosts are no power of two";
 }
 
-/// 2002 ranks in hosts of four, the last of two: five hosts stand for them.
+/// 2002 ranks are on hosts of four, with two on the last, and five hosts represent them.
 TEST(Representatives, FillTheirHostsAsTheyAreFilled) {
   const auto who = represented<compose<added_by<collective::hierarchical<>>>>({2002, 0, 4}, 20);
   EXPECT_EQ(who.few.workers, 18);

@@ -1,7 +1,7 @@
-// LibTorch's models over NCCL, where every device is one of the stand-in's and its memory the
-// host's: tensors of the host stand for a device's. What gradients and parameters come to is small
-// integers of plain loops here, and what is rounded nowhere is equal. One file, for what stands in
-// for torch's memory does so in a whole program.
+// LibTorch's models over NCCL, where every device is one of the stand-in's and its memory is the
+// host's, so that host tensors take the place of a device's. Gradients and parameters are compared
+// with small integers of plain loops, and results without rounding must be equal. One file, because
+// what replaces torch's memory does so in a whole program.
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
@@ -45,8 +45,8 @@ using adapter::unused_parameters;
 using transport::in_process;
 using world_type = transport::nccl<in_process>;
 
-/// The stand-in's device memory for every tensor. What is freed is lent again at once and the
-/// device waits for nothing, as under torch's allocator.
+/// Allocates the stand-in's device memory for every tensor. Freed memory is reused immediately,
+/// without waiting for the device, as under torch's allocator.
 class device_allocator : public at::Allocator {
  public:
   at::DataPtr allocate(std::size_t bytes) const override {
@@ -85,8 +85,8 @@ class device_allocator : public at::Allocator {
   }
 };
 
-/// Torch's current stream: the thread that calls does the work at once, so that what it has been
-/// made to wait for is waited for at once, too.
+/// Replaces torch's current stream: the calling thread does work immediately, and therefore also
+/// waits immediately for what the stream is made to wait for.
 class eager_stream {
  public:
   using event = cuda::stream::event;
@@ -113,7 +113,7 @@ static_assert(device_queue<eager_stream>);
 }  // namespace
 }  // namespace tutti::test
 
-/// Doubles stand for the host's tensors.
+/// Tensors of doubles take the place of host tensors.
 template <>
 class tutti::adapter::torch_memory<tutti::cuda::stream> {
  public:
@@ -138,7 +138,7 @@ class TorchOnAStandIn : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, TorchOnAStandIn, ::testing::Values(1, 2, 3));
 
-/// Calls `body(world, beside)` on threads that own a device each.
+/// Calls `body(world, beside)` on threads that each own a device.
 template <class Body>
 void run_on_devices(int ranks, const Body& body) {
   in_process::fabric others(ranks);
@@ -149,7 +149,7 @@ void run_on_devices(int ranks, const Body& body) {
   });
 }
 
-/// A model of some tensors, which begins as zeros on rank 0 and is anything elsewhere.
+/// A model of some tensors, which begins as zeros on rank 0 and as other values elsewhere.
 struct model {
   model(int rank, at::ScalarType type, const std::vector<std::pair<std::string, int>>& tensors) {
     for (const auto& [name, elements] : tensors) {
@@ -161,8 +161,8 @@ struct model {
   std::vector<adapter::named_parameter> parameters;
 };
 
-/// The gradient of an element on a rank: an integer, whose sum over any of the ranks is divided by
-/// their number without rest, and whose magnitude no other element of the tensor has.
+/// Returns the gradient of an element on a rank. It is an integer whose sum over any of the ranks
+/// is divisible by their number, and no other element of the tensor has its magnitude.
 float gradient_of(int rank, int ranks, int step, std::size_t tensor, int i) {
   const int sign = (i + step + rank) % 3 == 0 ? -1 : 1;
   return static_cast<float>(
@@ -197,7 +197,7 @@ std::vector<float> each(std::size_t elements, Value value) {
   return all;
 }
 
-/// A backward pass whose gradients are `gradient_of` for the first `used` tensors.
+/// Runs a backward pass whose gradients are `gradient_of` for the first `used` tensors.
 void backward(const model& its, std::size_t used, int rank, int ranks, int step) {
   at::Tensor loss = at::zeros({});
   for (std::size_t which = 0; which < used; ++which) {
@@ -206,7 +206,8 @@ void backward(const model& its, std::size_t used, int rank, int ranks, int step)
   loss.backward();
 }
 
-/// What DistributedDataParallel promises, of two tensors that are used and one that is not.
+/// Checks what DistributedDataParallel promises, with two tensors that are used and one that is
+/// not.
 template <class Strategy>
 void averages(int ranks, at::ScalarType type, unused_parameters unused) {
   run_on_devices(ranks, [&](world_type& world, in_process& beside) {
@@ -249,13 +250,13 @@ void averages(int ranks, at::ScalarType type, unused_parameters unused) {
   });
 }
 
-/// TopK of one tensor on each rank, as its paper says it.
+/// TopK of one tensor on each rank, as in its paper.
 class top_k_of {
  public:
   top_k_of(int ranks, std::size_t elements)
       : residuals_(static_cast<std::size_t>(ranks), std::vector<float>(elements)) {}
 
-  /// The mean of what ranks send of these gradients and of what they have not sent before.
+  /// Returns the mean of what ranks send of these gradients and their residuals.
   std::vector<float> mean(const std::vector<std::vector<float>>& gradients, std::size_t k) {
     const std::size_t n = residuals_[0].size();
     std::vector<float> sum(n);
@@ -321,10 +322,10 @@ TEST_P(TorchOnAStandIn, PassesAreAddedUpWhereTheyAreNotAveraged) {
   });
 }
 
-/// Also where a rank's gradient is not finite, and where nobody sees a tensor's mean.
+/// Also if a rank's gradient is not finite, and if a tensor's mean reaches no model.
 TEST_P(TorchOnAStandIn, TopKRemembers) {
   const int ranks = GetParam();
-  constexpr std::size_t n = 12;  // 8 of the weight and 4 of the bias, in backward order
+  constexpr std::size_t n = 12;  // 8 elements of the weight and 4 of the bias, in backward order
   constexpr std::size_t k = 3;
   constexpr int unbounded_in = 2;
   constexpr int without_bias = 4;
@@ -379,7 +380,7 @@ TEST_P(TorchOnAStandIn, TopKRemembers) {
   });
 }
 
-/// The loss is |parameter - batch|² / 2, so that who reads a parameter too early is another model.
+/// The loss is |parameter - batch|² / 2, so reading a parameter too early gives another model.
 TEST_P(TorchOnAStandIn, OurOptimizerCrossesTheBarrier) {
   const int ranks = GetParam();
   run_on_devices(ranks, [&](world_type& world, in_process& beside) {
@@ -417,7 +418,7 @@ TEST_P(TorchOnAStandIn, OurOptimizerCrossesTheBarrier) {
 }
 
 /// The last rank's backward pass stops between two layers until rank 0 has read the updated last
-/// one.
+/// layer.
 TEST_P(TorchOnAStandIn, ALayerWaitsForItsOwn) {
   const int ranks = GetParam();
   std::atomic<bool> read{false};
@@ -448,7 +449,7 @@ TEST_P(TorchOnAStandIn, ALayerWaitsForItsOwn) {
   });
 }
 
-/// While the others wait for their devices alone, whose streams wait for its gradient.
+/// The other ranks wait only for their devices, whose streams wait for the failed rank's gradient.
 TEST_P(TorchOnAStandIn, ARankThatFailsEndsAll) {
   const int ranks = GetParam();
   run_on_devices(ranks, [&](world_type& world, in_process& beside) {
@@ -474,7 +475,7 @@ TEST_P(TorchOnAStandIn, ARankThatFailsEndsAll) {
   });
 }
 
-/// What was awaited before anything of a pass departed leaves none half done.
+/// An error before any gradient of a pass was launched leaves no pass half done.
 TEST_P(TorchOnAStandIn, APassThatCannotBeginIsNotIncomplete) {
   const int ranks = GetParam();
   std::barrier<> first_pass(ranks);
@@ -530,8 +531,8 @@ TEST_P(TorchOnAStandIn, BuffersOfAnyTypeBecomeEverybodys) {
   });
 }
 
-/// By a host's model, whose residuals are taken back: who loads a state skips no step for those
-/// that had been skipped when it was saved.
+/// A model on the host whose residuals are restored. After a state is loaded, no step is skipped on
+/// account of steps that had been skipped before it was saved.
 TEST(TorchOnTheHost, AStepIsSkippedOnce) {
   std::stringstream state;
   for (const bool resumed : {false, true}) {
@@ -553,7 +554,7 @@ TEST(TorchOnTheHost, AStepIsSkippedOnce) {
   }
 }
 
-/// Of two that are not finite one is sent, and nothing is remembered.
+/// Of two elements that are not finite one is sent, and no residual is kept.
 TEST(TorchOnTheHost, AStepIsSkippedWhoseMeanMayNotShowIt) {
   in_process::fabric others(1);
   transport::run_ranks(1, [&](in_process& world) {

@@ -1,5 +1,5 @@
-// What lies on no device, or on another one, is one sentence. No tensor here lies on one, but
-// LibTorch tells of one that does without asking the device.
+// A tensor that is on no device, or on another device, is refused in one sentence. No tensor here
+// is on a device, but LibTorch can describe one that is without asking the device.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <string>

@@ -1,4 +1,4 @@
-// A LibTorch program under mpirun: `backward()` leaves the mean of all ranks' gradients.
+// A LibTorch program under mpirun, in which `backward()` leaves the mean of all ranks' gradients.
 #include <ATen/ATen.h>
 #include <iostream>
 #include <torch/csrc/autograd/variable.h>
@@ -13,7 +13,7 @@ int main() {
   mpi world;
   mpi beside;
 
-  // A module's named_parameters(), in a program that includes <torch/torch.h>.
+  // These could be a module's named_parameters(), in a program that includes <torch/torch.h>.
   const float first = static_cast<float>(world.rank());
   std::vector<tutti::adapter::named_parameter> parameters{
       {"weight", at::full({3, 2}, first).requires_grad_()},
@@ -27,7 +27,8 @@ int main() {
   const at::Tensor batch = at::full({4, 3}, first + 1);
   for (int step = 0; step < 3; ++step) {
     (at::matmul(batch, weight) + bias).sum().backward();
-    // 4 rows of rank + 1 in each element of the weight's gradient, whose mean over the ranks is:
+    // Each element of the weight's gradient is 4 rows of rank + 1, and its mean over the ranks is
+    // this.
     const float mean = 4.0f * static_cast<float>(world.size() + 1) / 2;
     if (!weight.grad().eq(mean).all().item<bool>() || !bias.grad().eq(4).all().item<bool>()) {
       std::cerr << "rank " << world.rank() << " has " << weight.grad() << "\n";

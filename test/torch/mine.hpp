@@ -8,10 +8,10 @@
 
 namespace mine {
 
-/// A strategy as a user writes one, for the model that is trained with it.
+/// A user's own strategy, for the model that is trained with it.
 using Strategy = tutti::compose<tutti::compression::error_feedback<tutti::compression::top_k>>;
 
-/// One whose means are those of the step before.
+/// A strategy whose means are those of the step before.
 using Late = tutti::compose<tutti::architecture::delayed<tutti::architecture::all_gather>,
                             tutti::compression::error_feedback<tutti::compression::top_k>>;
 

@@ -14,7 +14,8 @@ namespace {
 std::atomic<std::size_t> allocations{0};
 }  // namespace
 
-// Counted for the whole program: a message after the first few must allocate nothing.
+// Counts allocations of the whole program: after the first few messages, a message must allocate
+// nothing.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) {
@@ -37,7 +38,7 @@ using worlds = ::testing::Types<in_process_world, simulated_world, recording_wor
                                 any_world, any_simulated_world>;
 TYPED_TEST_SUITE(Allocation, worlds);
 
-/// One step of everything; a child coroutine too.
+/// Makes one of every kind of exchange, also in a child coroutine.
 template <class Transport>
 task step(Transport& world, std::span<std::byte> in, std::span<std::byte> out) {
   const int peer = 1 - world.rank();
@@ -70,7 +71,8 @@ TYPED_TEST(Allocation, AStepAllocatesNothingAfterTheFirst) {
       }
       co_await step(world, in, out);
     }
-    // Ranks end a step together, but one may have begun to leave: look before the last.
+    // Ranks end a step together, but one may have begun to leave after the last step, so the count
+    // is read before it.
     allocated += allocations - before;
     co_await step(world, in, out);
   });

@@ -1,4 +1,4 @@
-// How long a rank looks away while nothing comes.
+// How long a rank sleeps while nothing arrives.
 #include <algorithm>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/backoff.hpp"
-#include "tutti/transport/mpi/outlook.hpp"
+#include "tutti/transport/mpi/transfer_counts.hpp"
 #include "tutti/transport/operation.hpp"
 
 namespace tutti::transport::detail {
@@ -57,8 +57,8 @@ TEST(Idle, NobodyWhoSleepsIsSleptThrough) {
 }
 
 TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
-  using due = outlook::due;
-  outlook its;
+  using due = transfer_counts::due;
+  transfer_counts its;
   EXPECT_EQ(its.nap(), 0) << "nothing is promised";
   its.begin(due::late, 1);
   its.begin(due::late, 1);
@@ -92,9 +92,9 @@ TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
 }
 
 TEST(Outlook, NoNapOutlastsWhatBuffersHold) {
-  outlook its;
-  its.begin(outlook::due::late, 0);
-  its.begin(outlook::due::late, 0);
+  transfer_counts its;
+  its.begin(transfer_counts::due::late, 0);
+  its.begin(transfer_counts::due::late, 0);
   its.came(100);
   EXPECT_DOUBLE_EQ(its.nap(), 200e-6);
   for (int piece = 1; piece <= 20; ++piece) {

@@ -83,7 +83,7 @@ TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
         co_await on.sleep(0.0002);
       }
       if (on.rank() == 0) {
-        co_await on.send(1, chunk_1, bytes_of(naps));  // without which rank 1 does not come
+        co_await on.send(1, chunk_1, bytes_of(naps));  // for which rank 1 waits
       }
     };
     const auto both = [&](in_process& on) -> task {
@@ -98,8 +98,8 @@ TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
   });
 }
 
-// A trainer that starts a rendezvous goes on with its backward pass; only who waits looks for a
-// while.
+// A trainer that starts a rendezvous continues with its backward pass; only a rank that waits polls
+// for a while.
 TEST(Rendezvous, DoesNotHoldUpWhoHasSomethingElseToDo) {
   constexpr int rendezvous = 50;
   std::atomic<bool> all_begun{false};
@@ -240,7 +240,7 @@ TEST(Fail, WakesReceivesWithItsReasonAndRefusesForeignMessagesWithItsRank) {
       });
     } else {
       const auto sends = [](in_process& on, std::span<std::byte> out) -> task {
-        co_await on.send(0, chunk_0, out);  // nobody receives this chunk
+        co_await on.send(0, chunk_0, out);  // no rank receives this chunk
       };
       drive(world, keep_words(sends(world, bytes), words));
     }
@@ -258,7 +258,7 @@ TEST(Fail, NobodyUnwindsBeforeHisOwnSendsAreHome) {
         auto sent = on.send(1, chunk_0, mine);
         auto received = on.receive(1, chunk_1, mine);
         on.abort("stop");
-        co_await received;  // throws while `sent` lies in the other's mailbox
+        co_await received;  // throws while `sent` is in the other's mailbox
         co_await sent;
       } else {
         co_await on.sleep(0.02);
@@ -273,7 +273,8 @@ TEST(Fail, NobodyUnwindsBeforeHisOwnSendsAreHome) {
 
 using on_failing_queues = transport::basic_in_process<failing_queue, transport::by_mailbox>;
 
-/// Ends both ranks of `body(world)`, in which rank 1's queue fails, with its words.
+/// Expects both ranks of `body(world)`, in which rank 1's queue fails, to end with the queue's
+/// error.
 template <class Body>
 void expect_both_to_hear_of_the_queue(Body body) {
   run_ranks<on_failing_queues>(2, [&](on_failing_queues& world) {
@@ -287,7 +288,7 @@ void expect_both_to_hear_of_the_queue(Body body) {
 
 TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   std::array<std::byte, 100> bytes{};
-  // As a message leaves.
+  // While a message is sent.
   expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
     if (on.rank() == 1) {
       on.queue().fail();
@@ -297,7 +298,7 @@ TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
       co_await on.receive(1, chunk_0, in);
     }
   });
-  // Half of an exchange.
+  // In one half of an exchange.
   expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
     std::array<std::byte, 100> in{};
     if (on.rank() == 1) {
@@ -305,7 +306,7 @@ TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
     }
     co_await on.exchange(1 - on.rank(), bytes, 1 - on.rank(), in, chunk_0);
   });
-  // As one comes, first or last.
+  // While a message arrives, before or after its receive.
   for (const seconds late : {0.0, 0.01}) {
     expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
       if (on.rank() == 1) {
@@ -319,7 +320,7 @@ TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
       }
     });
   }
-  // As one is lent, and as it is given back.
+  // While a message is lent, and while it is given back.
   for (const bool lent_already : {false, true}) {
     expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
       if (on.rank() == 1) {
@@ -337,7 +338,7 @@ TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
       }
     });
   }
-  // As one that was read comes home.
+  // While a message that was read is given back to its sender.
   expect_both_to_hear_of_the_queue([&](on_failing_queues& on) -> task {
     if (on.rank() == 1) {
       auto sent = on.send(0, chunk_0, bytes);
@@ -352,7 +353,7 @@ TEST(Fail, AQueueThatRefusesWorkEndsEveryRankWithItsWords) {
   });
 }
 
-/// Rank 0 sends after so many seconds, rank 1 leaves after so many.
+/// Rank 0 sends after so many seconds, and rank 1 leaves after so many. Returns the error.
 std::string left_unread(seconds sends_after, seconds leaves_after) {
   try {
     run_ranks(2, [=](in_process& world) {
@@ -382,8 +383,8 @@ TEST(RunRanks, NeedsARank) {
   EXPECT_THROW(run_ranks(0, [](in_process&) {}), usage_error);
 }
 
-/// Another thread takes the room while ranks are being started, sooner or later: of the first ones,
-/// which would wait for each other, none begins.
+/// Another thread takes the room for threads while ranks are being started, earlier or later. None
+/// of the ranks that got a thread begins, because they would wait for each other.
 TEST(RunRanks, NoneBeginsWhereOneGetsNoThread) {
   constexpr int ranks = 256;
   std::string said;

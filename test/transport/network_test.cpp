@@ -1,4 +1,4 @@
-// Where ranks live decides which NICs their messages share.
+// The hosts on which ranks live decide which NICs their messages share.
 #include "tutti/transport/network.hpp"
 
 #include <cstddef>
@@ -27,8 +27,8 @@ std::span<std::byte> phantom(std::size_t bytes) {
   return {static_cast<std::byte*>(nullptr), bytes};
 }
 
-/// Each of the first `senders` ranks sends `bytes` to the rank `senders` further; the answer is
-/// when the last has come.
+/// Lets each of the first `senders` ranks send `bytes` to the rank `senders` further, and returns
+/// when the last message has arrived.
 seconds all_send(const network& over, int senders, std::size_t bytes) {
   return run_simulated(over,
                        [=](simulated& world) -> task {
@@ -41,7 +41,7 @@ seconds all_send(const network& over, int senders, std::size_t bytes) {
       .time;
 }
 
-/// Every other rank sends `bytes` to the last.
+/// Lets every other rank send `bytes` to the last.
 seconds all_send_to_the_last(const network& over, std::size_t bytes) {
   return run_simulated(over,
                        [=](simulated& world) -> task {
@@ -128,7 +128,7 @@ TEST(Emulated, TakesAsLongAsTheNetworkAndCountsAsTheSimulation) {
   EXPECT_GE(emulation.worst_lateness, emulation.mean_lateness);
 }
 
-/// What every kind of transport says of five ranks on three hosts.
+/// Expects every kind of transport to place five ranks on three hosts.
 template <class Transport>
 void expect_two_one_two(const Transport& world) {
   for (int rank = 0; rank < 5; ++rank) {
@@ -165,7 +165,7 @@ TEST(Hosts, AreTheNetworksOrThoseThatSomebodySet) {
   });
 }
 
-/// A ring of messages, of loans and sums, and what rank 0's clock shows behind it.
+/// Runs messages, loans and sums around a ring, and returns rank 0's clock afterwards.
 template <class World>
 task around(World& world, seconds& ended) {
   const int next = (world.rank() + 1) % world.size();
@@ -203,7 +203,7 @@ TEST(AnyTransport, BehindTheBoundaryAVirtualClockShowsTheSame) {
   EXPECT_EQ(again.events, first.events);
 }
 
-/// An engine asks it, behind a record, too.
+/// An engine asks this also of a recorded transport.
 static_assert(may_be_in_real_time<recording<any_like<simulated>>>);
 static_assert(!may_be_in_real_time<recording<simulated>>);
 
@@ -247,7 +247,7 @@ TEST(Shaped, NothingMovesOnlyWhereNoRankHasAnEventToCome) {
   }
 }
 
-/// Also one that has done its part: nobody knows what the job took.
+/// A rank that has done its part fails, too, because the time of the job is unknown.
 TEST(Shaped, WhereARankThrowsEveryRankFails) {
   const auto said = test::errors(3, [](in_process& carrier) {
     run_shaped(carrier, network(3, nic), [](shaped<in_process>& world) -> task {

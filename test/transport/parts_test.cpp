@@ -25,8 +25,8 @@ using transport::detail::staging;
 using cutting = segments (*)(std::size_t);
 segments inside_a_host(std::size_t bytes) { return segments(bytes); }
 
-/// Whether a receiver that expects `expected` notices, piece by piece, that `sent` is coming: what
-/// it waits for has another length, and not none.
+/// Returns whether a receiver that expects `expected` notices, piece by piece, that `sent` is
+/// coming. It does if a piece that it waits for has another length.
 bool noticed(const segments& sent, const segments& expected) {
   for (std::size_t i = 0; i < std::min(sent.count(), expected.count()); ++i) {
     if (sent[i].size != expected[i].size) {
@@ -90,8 +90,8 @@ TEST(Segments, TwoSizesDifferInAPiece) {
   }
 }
 
-/// Who knows the first piece alone expects pieces that hold the message, and learns its length from
-/// how much less came in the last of them.
+/// A receiver that knows only the first piece expects pieces that can hold the message, and learns
+/// its length from how much the last of them falls short.
 TEST(Segments, ToAListenerAFirstPieceSaysHowManyFollow) {
   for (const std::size_t bytes : awkward_sizes()) {
     const segments sent = segments::to_a_listener(bytes);
@@ -109,7 +109,7 @@ TEST(Segments, ToAListenerAFirstPieceSaysHowManyFollow) {
 }
 
 TEST(Segments, BetweenHostsFourMegabytesAskNobodyAndTheFirstQuestionsGoBefore) {
-  constexpr std::size_t asks_beyond = 64_KiB - 128;  // with any header of Open MPI's
+  constexpr std::size_t asks_beyond = 64_KiB - 128;  // with any header of Open MPI
   for (const std::size_t bytes : awkward_sizes()) {
     const segments cut = segments::between_hosts(bytes);
     std::size_t early = 0;
@@ -129,7 +129,7 @@ TEST(Segments, BetweenHostsFourMegabytesAskNobodyAndTheFirstQuestionsGoBefore) {
   }
 }
 
-/// No piece is longer than Open MPI's limit, and only of many are some empty.
+/// No piece is longer than Open MPI's limit, and pieces are empty only where there are many.
 TEST(Segments, ToAListenerNoPieceAsks) {
   auto sizes = awkward_sizes();
   for (std::size_t bytes = 1_MiB; bytes < 8'000_MiB; bytes += bytes / 7) {
@@ -172,7 +172,7 @@ struct arriving {
   bool over() const { return whole; }
 };
 
-/// The numbers of those that are handed on now, as "1 2".
+/// Returns the numbers of the messages that are delivered now, as "1 2".
 std::string handed_on(transport::detail::arrivals<arriving>& coming) {
   std::string numbers;
   while (const arriving* each = coming.take()) {
@@ -185,7 +185,7 @@ std::string handed_on(transport::detail::arrivals<arriving>& coming) {
 
 TEST(Arrivals, AreHandedOnWholeAndEachSendersInItsOrder) {
   transport::detail::arrivals<arriving> coming;
-  for (int round = 0; round < 2; ++round) {  // the second in what the first has used
+  for (int round = 0; round < 2; ++round) {  // the second round reuses what the first has used
     arriving& long_one = coming.begin({.peer = 1, .number = 1});
     arriving& behind_it = coming.begin({.peer = 1, .number = 2});
     arriving& of_another = coming.begin({.peer = 2, .number = 3});
@@ -231,7 +231,7 @@ TEST(Recording, WritesDownWhatBeginsAndForgetsNothingSilently) {
   });
 }
 
-/// Says how its job is to be ended instead of ending it.
+/// Throws a description of how its job is to be ended instead of ending it.
 class made_for_one_thread : public transport::recording<transport::in_process> {
  public:
   using recording::recording;

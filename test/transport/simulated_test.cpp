@@ -22,7 +22,7 @@ namespace {
 using transport::run_simulated;
 using transport::simulated;
 
-constexpr transport::link slow{1e6, 1e-3};  // a byte is a microsecond
+constexpr transport::link slow{1e6, 1e-3};  // so that a byte takes a microsecond
 constexpr tag chunk_0{channel::data, 0, 0};
 
 std::span<std::byte> phantom(std::size_t bytes) {
@@ -88,7 +88,8 @@ TEST(Simulated, ManySendersShareTheReceiversLink) {
   EXPECT_DOUBLE_EQ(run.time, 1e-3 + 2000e-6);
 }
 
-/// Alone a message takes 4/3 as long as its bytes keep the NIC busy; the next passes meanwhile.
+/// A message alone takes 4/3 of the time for which its bytes occupy the NIC; the next message is
+/// sent meanwhile.
 TEST(Simulated, OneMessageGetsItsShareOfALink) {
   constexpr transport::link three_quarters{1e6, 1e-3, 0.75};
   run_simulated(4, three_quarters, [](simulated& world) -> task {
@@ -127,7 +128,8 @@ TEST(Simulated, TheSmallerShareOfTwoLinksCounts) {
   }
 }
 
-/// A message around a ring, `turns` times in all: what a collective of that many steps is to a NIC.
+/// Sends a message around a ring, `turns` times in all, which is what a collective of that many
+/// steps does to a NIC.
 task around(simulated& world, std::uint32_t which, int turns, std::size_t bytes) {
   const int p = world.size();
   for (int i = 0; i < turns; ++i) {
@@ -136,8 +138,8 @@ task around(simulated& world, std::uint32_t which, int turns, std::size_t bytes)
   }
 }
 
-/// With u the time that a message keeps a NIC busy and s its share, n messages after one another
-/// take nu/s. Where k rings turn at once and ks is at least 1, no NIC is idle: before the last
+/// With u the time for which a message occupies a NIC and s its share, n messages one after another
+/// take nu/s. If k rings run at a time and ks is at least 1, no NIC is idle. Before the last
 /// message of the last ring begins, kn - 1 others have passed.
 TEST(Simulated, RingsContendForWhatOneLeavesOfALink) {
   constexpr int n = 14;
@@ -162,7 +164,8 @@ TEST(Simulated, RingsContendForWhatOneLeavesOfALink) {
       EXPECT_NEAR(turned(share, k), (k * n - 1) * u + u / share, 1e-9) << share << " " << k;
     }
   }
-  // Two at once are each slower by 1.5, but for one message in n; one after the other they take 2.
+  // Two rings at a time are each slower by 1.5, except for one message in n; one after the other
+  // they take 2.
   EXPECT_NEAR(turned(0.75, 2) / turned(0.75, 1), 1.5, 0.5 / n);
 }
 
@@ -176,7 +179,7 @@ TEST(Simulated, ALinkIsFullDuplex) {
 
 TEST(Simulated, AMessageThatHasNotLeftDoesNotHoldTheReceiver) {
   run_simulated(4, slow, [](simulated& world) -> task {
-    if (world.rank() == 0) {  // the second to rank 2 leaves only after 5 ms
+    if (world.rank() == 0) {  // the message to rank 2 leaves only after 5 ms
       auto blocks = world.send(3, chunk_0, phantom(5000));
       auto late = world.send(2, chunk_0, phantom(500));
       co_await blocks;
@@ -294,7 +297,7 @@ TEST(Simulated, TheDeviceReadsTwiceAndWritesOnceToAdd) {
   });
 }
 
-/// Rank 0 has thrown already, only because of it.
+/// Rank 0 has thrown already, but only because of rank 1.
 TEST(Simulated, ThrowsWhatBeganIt) {
   const auto run = [] {
     run_simulated(2, slow, [](simulated& world) -> task {

@@ -1,4 +1,5 @@
-// What a stream-ordered transport keeps: groups, the order of messages, two ways, an end to all.
+// Laws of a stream-ordered transport: groups, the order of messages, both directions, and the end
+// of all ranks.
 #include "tutti/transport/stream_ordered.hpp"
 
 #include <atomic>
@@ -179,7 +180,7 @@ TEST(StreamOrdered, BytesAreCountedWhereTheyLeave) {
   });
 }
 
-/// What a coroutine has begun before it waits for something else goes on its way.
+/// An operation that a coroutine has begun is sent although the coroutine waits for something else.
 TEST(StreamOrdered, WhatNobodyAwaitsGoesAtTheNextPoll) {
   on_every_number_of_ranks([](streamed& world) -> task {
     const int p = world.size();
@@ -210,7 +211,7 @@ TEST(StreamOrdered, WhatCannotBeIsRefusedInASentence) {
   });
 }
 
-/// What `part` throws, empty if nothing.
+/// Writes what `part` throws to `heard`, or leaves it empty.
 task words_of(task part, std::string& heard) {
   try {
     co_await part;
@@ -219,7 +220,7 @@ task words_of(task part, std::string& heard) {
   }
 }
 
-/// One rank gives up: streams that wait for a peer come to their end, and every rank learns why.
+/// One rank gives up. Streams that wait for a peer end, and every rank learns why.
 TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     run_streamed(ranks, [](streamed& world) {
@@ -227,7 +228,7 @@ TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
       std::string words;
       const auto part = [](streamed& on, std::span<std::byte> into) -> task {
         const int peer = (on.rank() + 1) % on.size();
-        co_await on.receive(peer, data_tag(3), into);  // enqueued, and nobody sends
+        co_await on.receive(peer, data_tag(3), into);  // enqueued, but no rank sends
         auto open = on.receive(peer, data_tag(3), into);
         auto waits = on.receive_any(channel::service);
         if (on.rank() == on.size() - 1) {
@@ -250,7 +251,7 @@ TEST(StreamOrdered, AnAbortEndsStreamsAndCoroutines) {
   }
 }
 
-/// As a kernel does that cannot be launched.
+/// Fails as a kernel does that cannot be launched.
 struct refuses_to_fold {
   template <class Queue>
   void operator()(Queue&, std::byte*, const std::byte*, std::size_t) const {
@@ -258,7 +259,7 @@ struct refuses_to_fold {
   }
 };
 
-/// Waits, with nothing of its own under way, to hear from the others why it ends.
+/// Waits, with nothing of its own under way, until the others tell why the job ends.
 template <class Transport>
 task listen(Transport& on) {
   co_await on.receive_any(channel::service);
@@ -284,7 +285,7 @@ TEST(StreamOrdered, AFoldThatThrowsEndsEveryRank) {
   });
 }
 
-/// Rank 1's end of it takes nothing.
+/// Refuses every group on rank 1.
 class refusing_library : public unbuffered_library {
  public:
   refusing_library(transport::in_process& carrier, unbuffered_job& shared)
@@ -301,7 +302,7 @@ class refusing_library : public unbuffered_library {
   bool refuses_;
 };
 
-/// Rank 1 stays for a while, so that nobody learns it from its leaving.
+/// Rank 1 stays for a while, so that the other rank does not learn of it from rank 1's leaving.
 TEST(StreamOrdered, WhatALibraryRefusesEndsEveryRank) {
   unbuffered_job shared(2);
   std::atomic<bool> heard{false};
@@ -347,7 +348,7 @@ TEST(StreamOrdered, TheLibrarysComplaintIsHeard) {
     while (!world.troubled()) {
       world.poll();
     }
-    // The other rank may have heard it first, and ended.
+    // The other rank may have heard of it first, and ended.
     const auto words = world.failure() ? what(world.failure()) : world.complaint();
     EXPECT_EQ(words, "rank 0 sends 7 bytes where rank 1 expects 8");
     world.fail(std::make_exception_ptr(communication_error(world.complaint())));
@@ -355,7 +356,7 @@ TEST(StreamOrdered, TheLibrarysComplaintIsHeard) {
   });
 }
 
-/// The proof that these tests can see a deadlock: the same exchange without its group.
+/// Proves that these tests can detect a deadlock: the same exchange hangs without its group.
 TEST(StreamOrdered, WithoutGroupsAnExchangeHangs) {
   for (const groups wanted : {groups::honoured, groups::ignored}) {
     std::vector<int> stuck(2);
@@ -384,7 +385,8 @@ TEST(StreamOrdered, WithoutGroupsAnExchangeHangs) {
   }
 }
 
-/// Behind any_like an engine would not know in which order messages move.
+/// Behind any_like an engine would not know in which order messages are sent, so a stream-ordered
+/// transport cannot be wrapped.
 using host_streams = host_stream_world::transport;
 using any_stream = tutti::transport::any_like<host_streams>;
 static_assert(std::is_constructible_v<any_stream, host_streams&>);

@@ -7,8 +7,8 @@
 #include "models/cuda/nhwc/windows.cuh"
 #include "tutti/kernels/cuda/each.cuh"
 
-// The definitions, out of functors of one thread's part each: the same text for a device and for a
-// host that stands for one.
+// The definitions, made of functors that each do one thread's part, so that the same text compiles
+// for a device and for a host that stands in for one.
 namespace models {
 
 template <class T>

@@ -10,10 +10,11 @@
 
 #include "models/cudnn/libraries.hpp"
 
-// Each layer of a declaration, placed where it reads and writes.
+// The layers of a declaration, each connected to the activations that it reads and writes.
 namespace models::with_cudnn {
 
-/// Values and the loss's gradient by them; the gradient stays empty for the network's input.
+/// An activation's values and the gradient of the loss by them. The gradient stays empty for the
+/// network's input.
 template <class T>
 struct activation {
   activation(std::size_t its_count, const shape& its_each)
@@ -36,7 +37,7 @@ struct activation {
   tensor_layout layout{};
 };
 
-/// What a layer is given.
+/// The activations, parameters and statistics that a layer works on.
 template <class T>
 struct wiring {
   placed_facts facts;
@@ -48,8 +49,9 @@ struct wiring {
   float* running_variances;
 };
 
-/// A layer's weights as the libraries read them: in the layers' type, each output's in the order of
-/// the pixels that it reads. Our own memory serves where that is what it holds.
+/// A layer's weights as the libraries read them: in the type in which layers compute, with the
+/// weights of each output in the channels-last order of the pixels that they multiply. Where the
+/// parameter's own memory has this form already, it is used without a copy.
 template <class T>
 class placed_weight {
  public:
@@ -64,7 +66,7 @@ class placed_weight {
     }
   }
 
-  /// Only after this may the others be called.
+  /// Converts the parameter's current values. Call it in a step before the other functions.
   void read(place& at) const {
     if (!value_.empty()) {
       channels_last<T>::from_planes(at.stream, plain_.parameter.data(), value_.data(), outputs_,
@@ -93,7 +95,7 @@ class placed_weight {
   buffer<T> gradient_{};
 };
 
-/// What a layer adds to each of its outputs, if it has a bias.
+/// The bias that a layer adds to each of its outputs, if it has one.
 template <class T>
 class added_bias {
  public:
@@ -123,8 +125,8 @@ class added_bias {
 template <class T, class Layer>
 class placed;
 
-/// Both libraries' matrices lie row by row as ours do, but cuBLAS names a row what we name a
-/// column: each product here is the transpose of the one that the layer means.
+/// Both cuBLAS and this code store matrices contiguously, but cuBLAS takes for a column what is a
+/// row here. Each product is therefore called as the transpose of the one that the layer computes.
 template <class T>
 class placed<T, linear> {
  public:
@@ -174,12 +176,14 @@ class placed<T, linear> {
 template <class Algorithm>
 struct choice {
   Algorithm algorithm{};
-  std::size_t workspace{};  // bytes
+  std::size_t workspace{};  // in bytes
 };
 
-/// The fastest that gives the same bits each time, as cuDNN estimates; it lists the fastest first.
-/// `ask(count, &found, list)` and `measure(algorithm, &bytes)` are its questions; the second
-/// refuses what cannot do with the descriptor's arithmetic.
+/// Returns the fastest algorithm by cuDNN's estimate, which lists the fastest first, that gives the
+/// same bits each time and needs at most 2 GiB of workspace. `ask(count, &found, list)` asks cuDNN
+/// for the list, and `measure(algorithm, &bytes)` for an algorithm's workspace; it fails for
+/// algorithms that do not support the descriptor's arithmetic. Throws tutti::error if there is
+/// none.
 template <class Performance, class Ask, class Measure>
 auto deterministic(const layer_facts& layer, Ask ask, Measure measure) {
   constexpr std::size_t most = std::size_t{2} << 30;

@@ -14,7 +14,7 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/source_place.hpp"
 
-// cuDNN and cuBLAS: their errors, handles and descriptors, and what they call our types.
+// cuDNN and cuBLAS: their errors, handles and descriptors, and what they call the types here.
 namespace models::with_cudnn {
 
 using tutti::source_place;
@@ -44,7 +44,7 @@ class owned {
   owned() { check(Create(&handle_)); }
   owned(const owned&) = delete;
   owned& operator=(const owned&) = delete;
-  ~owned() { static_cast<void>(Destroy(handle_)); }  // nobody is left to tell
+  ~owned() { static_cast<void>(Destroy(handle_)); }  // a destructor cannot report an error
 
   operator Handle() const { return handle_; }
 
@@ -63,8 +63,8 @@ using convolution_form = owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolut
 
 inline int dim(std::size_t n) { return static_cast<int>(n); }
 
-/// What the libraries call a type, and the arithmetic that they may do with it: fp32 without
-/// shortcuts (no TF32), bf16 on tensor cores. Both add in fp32.
+/// The libraries' names for a type, and the arithmetic that they may use for it: full fp32 (no
+/// TF32), or bf16 on tensor cores. Both accumulate in fp32.
 template <class T>
 struct names;
 template <>
@@ -86,7 +86,7 @@ void describe(const tensor_layout& layout, std::size_t count, const shape& each)
                                    dim(each.channels), dim(each.height), dim(each.width)));
 }
 
-// What both libraries scale products and old values by.
+// The factors by which both libraries scale products and the values that these are added to.
 inline constexpr float one = 1;
 inline constexpr float zero = 0;
 
@@ -94,8 +94,8 @@ inline const float* share_of_old(gradients mode) {
   return mode == gradients::overwrite ? &zero : &one;
 }
 
-/// Where the layers run. The workspace is one for both libraries and our own sums: a stream's work
-/// takes turns.
+/// The stream, handles and workspace of the layers. One workspace serves both libraries and the
+/// sums of channels_last, because work of one stream does not overlap.
 struct place {
   explicit place(tutti::cuda::stream& queue)
       : stream(tutti::cuda::stream::from_native_handle(queue.native_handle())) {
@@ -112,7 +112,8 @@ struct place {
   tutti::cuda::stream stream;
   cudnn_handle dnn{};
   cublas_handle blas{};
-  std::size_t wanted = std::size_t{32} << 20;  // what cuBLAS asks for on Hopper; layers add
+  // What cuBLAS asks for on Hopper; layers may raise it.
+  std::size_t wanted = std::size_t{32} << 20;
   buffer<std::byte> workspace{};
 };
 

@@ -7,7 +7,7 @@
 
 namespace models {
 
-/// The network as `tutti::replay` takes it.
+/// Returns the network's tensors and times as `tutti::replay` takes them.
 inline std::vector<tutti::computation> computations(const replayed& network) {
   std::vector<tutti::computation> all;
   for (const auto& each : network.tensors) {

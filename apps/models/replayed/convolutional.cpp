@@ -7,7 +7,7 @@
 #include "models/replayed/networks.hpp"
 #include "models/replayed/torch_layers.hpp"
 
-// As torchvision defines and names them.
+// The networks as torchvision defines them and names their tensors.
 namespace models::counted {
 namespace {
 
@@ -20,7 +20,8 @@ std::string numbered(const std::string& name, std::size_t number) {
 
 data::shape halved(data::shape in) { return pooled(in, 3, 2, padding::same); }
 
-/// Narrow, convolve, widen four times; the shortcut is a convolution where shapes differ.
+/// A block of three convolutions: a 1 x 1 that narrows, a 3 x 3, and a 1 x 1 that widens four
+/// times. The shortcut is a convolution if input and output differ in shape.
 data::shape bottleneck(layer_list& to, const std::string& at, data::shape in, std::size_t width,
                        std::size_t stride) {
   auto now = torch::convolve(to, at + ".conv1", at + ".bn1", in, square(width, 1));
@@ -33,7 +34,7 @@ data::shape bottleneck(layer_list& to, const std::string& at, data::shape in, st
   return now;
 }
 
-/// After: He et al., "Deep residual learning", 2016; the stride in the middle convolution.
+/// After: He et al., "Deep residual learning", 2016, with the stride in the middle convolution.
 std::vector<counted_tensor> resnet(const std::array<std::size_t, 4>& blocks) {
   layer_list to;
   auto now = halved(torch::convolve(to, "conv1", "bn1", image, square(64, 7, 2)));
@@ -48,7 +49,7 @@ std::vector<counted_tensor> resnet(const std::array<std::size_t, 4>& blocks) {
   return std::move(to).take();
 }
 
-/// Grows the image by `growth` channels, computed from all that are there.
+/// Adds `growth` channels to the image, computed from all that it has.
 data::shape dense_layer(layer_list& to, const std::string& at, data::shape in) {
   constexpr std::size_t growth = 32;
   torch::normalise(to, at + ".norm1", in);
@@ -63,7 +64,8 @@ data::shape transition(layer_list& to, const std::string& at, data::shape in) {
                 padding::none);
 }
 
-/// Widen `expansion` times, convolve channel by channel, narrow.
+/// A block that widens the image `expansion` times, convolves each channel separately, and narrows
+/// it again.
 data::shape inverted_residual(layer_list& to, const std::string& at, data::shape in,
                               std::size_t expansion, std::size_t count, std::size_t stride) {
   std::size_t index = 0;

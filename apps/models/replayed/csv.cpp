@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view header = "name,elements,forward_us,backward_us";
 constexpr std::string_view header_with_shapes = "name,elements,forward_us,backward_us,shape";
 
-/// Without blanks at either end, nor what a file from Windows has there.
+/// Removes blanks at both ends, and the carriage return of a file from Windows.
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blank = " \t\r";
   const std::size_t first = text.find_first_not_of(blank);
@@ -42,7 +42,7 @@ bool is_number(std::string_view text, T& value) {
   return status == std::errc{} && end == text.data() + text.size();
 }
 
-/// Reads line by line, and so knows which one to blame.
+/// Reads a file line by line, and counts lines for error messages.
 class reader {
  public:
   explicit reader(const std::string& file) : read_{.name = file, .batch = 1, .device = file} {}
@@ -84,7 +84,7 @@ class reader {
       return;
     }
     const auto size = trimmed(text.substr(batch.size()));
-    if (size.find(' ') == size.npos) {  // otherwise it is prose
+    if (size.find(' ') == size.npos) {  // otherwise the comment is prose
       read_.batch = whole("batch", size);
     }
   }
@@ -106,7 +106,7 @@ class reader {
                              shape(fields.size() == 4 ? "" : fields[4], elements)});
   }
 
-  /// Nobody has said where the field is empty.
+  /// Returns an empty shape if the field is empty.
   tutti::tensor_shape shape(std::string_view text, std::size_t elements) const {
     if (text.empty()) {
       return {};
@@ -150,7 +150,7 @@ class reader {
                              ". Fix: " + fix + ".");
   }
 
-  static constexpr std::size_t most_elements = std::size_t{1} << 40;  // 4 TiB of them
+  static constexpr std::size_t most_elements = std::size_t{1} << 40;  // 4 TiB of floats
 
   replayed read_;
   std::size_t elements_{};

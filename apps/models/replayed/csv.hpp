@@ -6,7 +6,9 @@
 
 namespace models {
 
-/// The user's own network, as `replay` describes it; its path is its name and its device.
+/// Reads a user's network from a file in the format that `replay` describes. The file's path
+/// becomes the network's name and device. Throws tutti::usage_error that names the file's line and
+/// the fix.
 replayed read_csv(const std::string& file);
 
 }  // namespace models

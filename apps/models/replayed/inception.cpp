@@ -11,13 +11,13 @@
 namespace models::counted {
 namespace {
 
-// Inception-v4, as Cadene's pretrained-models for PyTorch defines and names it.
+// Inception-v4, as Cadene's pretrained-models for PyTorch defines it and names its tensors.
 
 data::shape basic(layer_list& to, const std::string& at, data::shape in, const filters& with) {
   return torch::convolve(to, at + ".conv", at + ".bn", in, with);
 }
 
-/// One after the other, numbered from 0.
+/// Adds convolutions one after the other, numbered from 0.
 data::shape chain(layer_list& to, const std::string& at, data::shape in,
                   std::initializer_list<filters> all) {
   std::size_t index = 0;
@@ -39,7 +39,7 @@ constexpr data::shape with_channels(data::shape of, std::size_t channels) {
   return {channels, of.height, of.width};
 }
 
-/// 299 x 299 pixels to 35 x 35 of 384 channels.
+/// Reduces an image of 299 x 299 pixels to 35 x 35 with 384 channels.
 data::shape stem(layer_list& to) {
   auto now = basic(to, "features.0", {3, 299, 299}, halving(32));
   now = basic(to, "features.1", now, square(32, 3, 1, padding::none));
@@ -92,9 +92,9 @@ data::shape inception_c(layer_list& to, const std::string& at, data::shape in) {
   return with_channels(basic(to, at + ".branch3.1", in, square(256, 1)), 6 * 256);
 }
 
-// Inception-BN, as MXNet's example for ImageNet of 2015 defines and names it.
+// Inception-BN, as MXNet's example for ImageNet of 2015 defines it and names its tensors.
 
-/// MXNet's convolutions keep their bias although a normalisation follows.
+/// Adds a convolution that keeps its bias although a normalisation follows, as MXNet's does.
 data::shape factory(layer_list& to, const std::string& at, data::shape in, const filters& with) {
   const auto out = to.convolve(at + "_weight", in, with);
   for (const auto* tensor : {"_bias", "_bn_gamma", "_bn_beta"}) {
@@ -103,7 +103,8 @@ data::shape factory(layer_list& to, const std::string& at, data::shape in, const
   return out;
 }
 
-/// Filters of a module's branches. One that halves the image has neither `one` nor `projection`.
+/// The filters of a module's branches. A module that halves the image has neither `one` nor
+/// `projection`.
 struct branches {
   const char* name;
   std::size_t one, three_reduced, three, double_reduced, double_three, projection;
@@ -163,7 +164,7 @@ std::vector<counted_tensor> inception_bn() {
                                           {"5a", 352, 192, 320, 160, 224, 128},
                                           {"5b", 352, 192, 320, 192, 224, 128}}};
   layer_list to;
-  // Its pooling rounds up, which is what padding would do.
+  // MXNet's pooling rounds sizes up, which gives the same sizes as padding.
   auto now = pooled(factory(to, "conv1", {3, 224, 224}, square(64, 7, 2)), 3, 2, padding::same);
   now = factory(to, "conv2red", now, square(64, 1));
   now = pooled(factory(to, "conv2", now, square(192, 3)), 3, 2, padding::same);

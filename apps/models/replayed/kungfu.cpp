@@ -9,13 +9,13 @@
 #include "models/replayed/torch_layers.hpp"
 #include "models/replayed/transformer.hpp"
 
-// KungFu's fake models are bare lists of sizes, from which its benchmarks send (KungFu's
-// tests/go/fakemodel). The networks they were taken from are built again here, so that every size
-// comes with its operations; names are of the list's places.
+// KungFu's fake models are bare lists of sizes, which its benchmarks send (KungFu's
+// tests/go/fakemodel). The networks from which the lists were taken are rebuilt here, so that every
+// size has its operations. Tensors are named by their index in KungFu's list.
 namespace models::counted {
 namespace {
 
-/// Names the tensors by their place in KungFu's list.
+/// Names the tensors by their index in KungFu's list.
 void name_by_place(std::vector<counted_tensor>& list) {
   std::size_t place = 0;
   for (auto& each : list) {
@@ -23,15 +23,16 @@ void name_by_place(std::vector<counted_tensor>& list) {
   }
 }
 
-/// Keras's convolution keeps its bias, and a normalisation follows.
+/// Adds a convolution's bias, which Keras keeps, and the scale and offset of the normalisation
+/// after it.
 void bias_and_norm(layer_list& to, data::shape of) {
   for (int i = 0; i < 3; ++i) {
     to.per_channel("", of);
   }
 }
 
-/// The block whose shortcut is a convolution. The list has that one's weights behind the middle
-/// convolution's bias and normalisation, but before them in the last stage.
+/// Adds a block whose shortcut is a convolution. KungFu's list has that convolution's weights after
+/// the bias and normalisation of the middle convolution, but before them in the last stage.
 data::shape projected(layer_list& to, data::shape in, std::size_t stage) {
   const std::size_t width = std::size_t{64} << stage;
   const std::size_t stride = stage > 0 ? 2 : 1;
@@ -63,9 +64,9 @@ data::shape bottleneck(layer_list& to, data::shape in) {
 
 }  // namespace
 
-/// Keras's ResNet-50, the stride in a block's first convolution. KungFu lists it in the order of
-/// its gradients, the last layer first: what is forward order here begins with the list's last
-/// place.
+/// Keras's ResNet-50, with the stride in a block's first convolution. KungFu lists the tensors in
+/// the order of their gradients, last layer first, so that the first tensor in forward order has
+/// the highest index.
 std::vector<counted_tensor> kungfu_resnet50() {
   layer_list to;
   auto now = to.convolve("", {3, 224, 224}, square(64, 7, 2));
@@ -92,15 +93,15 @@ std::vector<counted_tensor> kungfu_vgg16() {
   return all;
 }
 
-/// BERT-Base with a head that marks an answer's first and last token: 201 variables. Behind them
-/// stand Adam's momenta, which are variables to TensorFlow and so came into KungFu's list: two of
-/// the size of each variable that is trained, and with this head the pooler is not. They compute
-/// nothing; one operation for each element stands for their update.
+/// BERT-Base with a head that marks an answer's first and last token: 201 variables. They are
+/// followed by Adam's momenta, which TensorFlow counts as variables and which are therefore in
+/// KungFu's list: two of the size of each variable that is trained. With this head the pooler is
+/// not trained. Momenta compute nothing; one operation for each element represents their update.
 std::vector<counted_tensor> kungfu_bert() {
   layer_list to = bert({.layers = 12, .hidden = 768, .vocabulary = 30522});
   torch::linear(to, "", 768, 2, bert_positions);
   auto all = std::move(to).take();
-  std::swap(all[1], all[2]);  // Google's own BERT has the positions behind the token types
+  std::swap(all[1], all[2]);  // Google's own BERT lists the positions after the token types
   const std::size_t variables = all.size();
   for (std::size_t i = 0; i < variables; ++i) {
     if (!all[i].name.starts_with("bert.pooler")) {

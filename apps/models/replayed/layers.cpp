@@ -5,7 +5,7 @@ namespace {
 
 constexpr double count(std::size_t elements) { return static_cast<double>(elements); }
 
-/// Positions of a window along one side; `same` is for windows of odd length.
+/// Returns how many positions a window takes along one side. `same` is for windows of odd length.
 constexpr std::size_t steps(std::size_t length, std::size_t window, std::size_t stride,
                             padding edge) {
   return (edge == padding::same ? length - 1 : length - window) / stride + 1;

@@ -18,11 +18,12 @@ struct counted_tensor {
   tutti::tensor_shape shape{};
 };
 
-/// What a window does at the image's edge: stay within it, or reach over it so that an image keeps
-/// its size at stride 1.
+/// What happens at an image's edge: with `none` a window stays within the image, with `same` the
+/// image is padded so that it keeps its size at stride 1.
 enum class padding { none, same };
 
-/// The filters of a convolution, each of `rows` x `columns` x its group's channels.
+/// The filters of a convolution. Each has `rows` x `columns` weights for every channel of its
+/// group.
 struct filters {
   std::size_t count{};
   std::size_t rows{};
@@ -37,24 +38,25 @@ constexpr filters square(std::size_t count, std::size_t side, std::size_t stride
   return {.count = count, .rows = side, .columns = side, .stride = stride, .edge = edge};
 }
 
-/// What a pooling window leaves of an image; `same` is for odd sides.
+/// Returns the shape of an image after pooling. `same` is for odd sides.
 data::shape pooled(data::shape in, std::size_t side, std::size_t stride, padding edge);
 
-/// Writes a network's tensors down, layer by layer in forward order, with what each has to compute
-/// on the way. Names are the caller's: every framework has its own.
+/// Lists a network's tensors, layer by layer in forward order, with the operations that each is
+/// used for. The caller gives the names, because every framework has its own.
 class layer_list {
  public:
-  /// Answers the shape that comes out.
+  /// Adds the weights of a convolution and returns the shape of its output.
   data::shape convolve(const std::string& name, data::shape in, const filters& with);
 
-  /// One number a channel that touches every element: a bias, a scale, an offset.
+  /// Adds a tensor with one number for each channel that is applied to every element: a bias, a
+  /// scale or an offset.
   void per_channel(const std::string& name, data::shape of);
 
-  /// A matrix that multiplies `positions` vectors of a sample.
+  /// Adds a matrix that multiplies `positions` vectors of each sample.
   void multiply(const std::string& name, std::size_t inputs, std::size_t outputs,
                 std::size_t positions = 1);
 
-  /// A table of which a sample looks up `positions` rows.
+  /// Adds a table in which each sample looks up `positions` rows.
   void look_up(const std::string& name, std::size_t rows, std::size_t columns,
                std::size_t positions);
 

@@ -25,8 +25,8 @@ double total(const std::vector<replayed_tensor>& tensors, pass of) {
                          [&](double sum, const auto& each) { return sum + each.*of; });
 }
 
-/// `milliseconds` are of one forward and backward pass over `batch` samples; without them, they
-/// follow from the operations and the first entry's.
+/// `milliseconds` is the time of one forward and backward pass over `batch` samples. Without it,
+/// the time follows from the network's operations at the rate of the first entry.
 struct entry {
   const char* name;
   std::vector<counted_tensor> (*tensors)();
@@ -35,10 +35,11 @@ struct entry {
   const char* device;
 };
 
-/// A throughput of one GPU is the survey's: Shi et al., "A quantitative survey of communication
-/// optimizations in distributed deep learning", 2020, its code ddl-benchmarks; sequences of 64
-/// tokens. The V100's times are the compute times of MG-WFBP's simulations: Shi et al., "MG-WFBP:
-/// merging gradients wisely", IEEE TPDS 2021. The P100's is of TensorFlow's benchmarks of 2017.
+/// Times stated as a throughput of one GPU are from the survey: Shi et al., "A quantitative survey
+/// of communication optimizations in distributed deep learning", 2020, and its code ddl-benchmarks;
+/// sequences have 64 tokens. The V100's times are the compute times of MG-WFBP's simulations: Shi
+/// et al., "MG-WFBP: merging gradients wisely", IEEE TPDS 2021. The P100's time is from
+/// TensorFlow's benchmarks of 2017.
 constexpr auto survey = "one GPU of arXiv 2005.13247's cluster, fp32";
 constexpr auto v100 = "V100, fp32, as MG-WFBP's authors simulate it (TPDS 2021)";
 constexpr auto p100 = "P100, as in TensorFlow's benchmarks of 2017";
@@ -72,7 +73,7 @@ double seconds(const entry& of) {
 
 replayed timed(const entry& of) {
   replayed made{.name = of.name, .batch = of.batch, .device = of.device};
-  for (auto& each : of.tensors()) {  // shares for now; the totals make seconds of them
+  for (auto& each : of.tensors()) {  // shares for now; with_totals turns them into seconds
     made.tensors.push_back(
         {std::move(each.name), each.elements, each.operations, each.operations, each.shape});
   }

@@ -5,7 +5,7 @@
 
 #include "models/replayed/layers.hpp"
 
-/// PyTorch's layers, which call their tensors `weight` and `bias`.
+/// PyTorch's layers, whose tensors are named `weight` and `bias`.
 namespace models::torch {
 
 inline void normalise(layer_list& to, const std::string& at, data::shape of) {
@@ -13,7 +13,7 @@ inline void normalise(layer_list& to, const std::string& at, data::shape of) {
   to.per_channel(at + ".bias", of);
 }
 
-/// A convolution that leaves the bias to the batch normalisation behind it.
+/// Adds a convolution without bias, which the batch normalisation after it would cancel.
 inline data::shape convolve(layer_list& to, const std::string& convolution, const std::string& norm,
                             data::shape in, const filters& with) {
   const data::shape out = to.convolve(convolution + ".weight", in, with);

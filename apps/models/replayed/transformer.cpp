@@ -26,9 +26,10 @@ void encoder_layer(layer_list& to, const std::string& at, std::size_t hidden) {
   torch::normalise(to, at + ".output.LayerNorm", activation);
 }
 
-/// The two tasks of pre-training. The words' matrix multiplies here a second time, but its own
-/// place is the look-up: it must be current there first and its gradient is final there last. So
-/// the time of that product is the bias's, the one tensor of the product that is used here alone.
+/// BERT with the two tasks of pre-training. The matrix of the word embeddings multiplies a second
+/// time here, but is listed with the look-up, where it must be current first and where its gradient
+/// is final last. The time of the product is therefore counted for the bias, the only other tensor
+/// of the product.
 std::vector<counted_tensor> pre_training(const encoder& of) {
   layer_list to = bert(of);
   const data::shape words{of.vocabulary, bert_positions, 1};
@@ -40,7 +41,7 @@ std::vector<counted_tensor> pre_training(const encoder& of) {
   return std::move(to).take();
 }
 
-// Google's vocabulary of 30,522 words, filled up to a multiple of 64.
+// Google's vocabulary of 30,522 words, padded to a multiple of 64.
 constexpr std::size_t padded_vocabulary = 30528;
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace models {
 
-/// Tokens of a sequence. Pre-training in the measurements that are replayed is on short ones.
+/// The tokens of a sequence. The measurements that are replayed pre-train on short sequences.
 constexpr std::size_t bert_positions = 64;
 
 struct encoder {
@@ -15,8 +15,8 @@ struct encoder {
   std::size_t vocabulary{};
 };
 
-/// From the embeddings to the pooler, without a task on top; names as in Hugging Face's
-/// transformers. After: Devlin et al., "BERT", 2019.
+/// Lists BERT's tensors from the embeddings to the pooler, without a task's head. Names are those
+/// of Hugging Face's transformers. After: Devlin et al., "BERT", 2019.
 layer_list bert(const encoder& of);
 
 }  // namespace models

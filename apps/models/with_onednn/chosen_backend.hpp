@@ -7,7 +7,7 @@ namespace models {
 
 using chosen_backend = onednn;
 
-/// Every backend that this build has, in a list of the caller's kind.
+/// Every backend of this build, as the arguments of the caller's template.
 template <template <class...> class List>
 using backends = List<onednn, eigen>;
 

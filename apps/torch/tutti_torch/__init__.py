@@ -1,4 +1,4 @@
-"""Trains a PyTorch model with a communication strategy of tutti's, or of yours."""
+"""Trains a PyTorch model with a communication strategy of tutti's or of the user's."""
 
 
 def _expect_torch() -> None:

@@ -21,12 +21,13 @@
 #include "tutti/core/engine_options.hpp"
 #include "tutti/transport/mpi.hpp"
 
-/// What `tutti_torch.DataParallel` is made of: one strategy, compiled.
+/// The C++ part of `tutti_torch.DataParallel`: one strategy, compiled into a module of Python.
 namespace tutti_torch {
 
 namespace py = pybind11;
 
-/// Sets those options that `given` names, as "fusion.bytes".
+/// Returns the engine options with the values that `given` names, as "fusion.bytes". Throws
+/// tutti::usage_error for an unknown name or a value of the wrong type.
 template <class Strategy>
 tutti::engine_options<Strategy> options_from(py::dict given) {
   tutti::engine_options<Strategy> set;
@@ -54,7 +55,7 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
     } else {
       try {
         if (py::isinstance<py::bool_>(mine)) {
-          throw py::cast_error();  // Python counts with it
+          throw py::cast_error();  // because Python takes True for 1
         }
         value = mine.cast<wanted>();
       } catch (const py::cast_error&) {
@@ -81,8 +82,9 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
   return set;
 }
 
-/// An optimizer with values by name, as its `describe` has them; what is not named stays. All are
-/// Python's floats, for they are rank 0's, which come as one tensor.
+/// Returns an optimizer with the values that `given` names, as its `describe` does; the others are
+/// those of `values`. All values are Python floats, because rank 0 sends its values to all ranks as
+/// one tensor. Throws tutti::usage_error if an integer option's value is not whole.
 template <class Optimizer>
 Optimizer optimizer_from(const py::dict& given, Optimizer values = {}) {
   Optimizer::describe(values, [&given](std::string_view name, auto& value, std::string_view) {
@@ -90,7 +92,8 @@ Optimizer optimizer_from(const py::dict& given, Optimizer values = {}) {
       using wanted = std::remove_reference_t<decltype(value)>;
       const auto its = given[key].cast<double>();
       if constexpr (std::is_integral_v<wanted>) {
-        constexpr double most = 1ULL << 53;  // that a double tells from its neighbours
+        // Above it, a double cannot represent every whole number.
+        constexpr double most = 1ULL << 53;
         if (!(its >= 0 && its < most && its == std::floor(its))) {
           throw tutti::usage_error(std::string(name) + " cannot be " + std::to_string(its) +
                                    ". Fix: a whole number, 0 or more");
@@ -102,7 +105,7 @@ Optimizer optimizer_from(const py::dict& given, Optimizer values = {}) {
   return values;
 }
 
-/// One model's transports, and the model that trains over them.
+/// The transports of one model, and the engine that trains it over them.
 template <class Transports, class Strategy, class Optimizer>
 class trainer {
  public:
@@ -123,7 +126,8 @@ class trainer {
   data_parallel model_;
 };
 
-/// Ends what Python held, which may wait for other ranks: its other threads run meanwhile.
+/// Deletes an object that Python held, with the interpreter's lock released: the deletion may wait
+/// for other ranks, and other threads of Python must run meanwhile.
 struct ends_released {
   template <class Held>
   void operator()(Held* held) const {
@@ -134,7 +138,8 @@ struct ends_released {
 template <class Held>
 using held_by_python = std::unique_ptr<Held, ends_released>;
 
-/// What policies remember, as tensors of their own, of the host's.
+/// Returns the number of steps, and what the policies remember as tensors in host memory. Throws
+/// tutti::usage_error if the strategy has servers.
 template <class Trainer>
 std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   auto& engine = self.model().trained_by();
@@ -154,7 +159,9 @@ std::pair<std::uint64_t, std::vector<at::Tensor>> saved(Trainer& self) {
   return {engine.steps(), all};
 }
 
-/// As of losses that were multiplied by `scale`, under the options `was`.
+/// Restores what `saved` returned, for losses multiplied by `scale` and a strategy that ran under
+/// the options `was`. Throws tutti::usage_error if it does not fit this strategy, model and
+/// optimizer.
 template <class Strategy, class Trainer>
 void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& memories,
             float scale, const tutti::engine_options<Strategy>& was) {
@@ -185,8 +192,9 @@ void resume(Trainer& self, std::uint64_t steps, const std::vector<at::Tensor>& m
   engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, mine);
 }
 
-/// Fills a module of Python's with `Strategy` over such transports, and an optimizer of ours or
-/// none. Whatever waits lets other threads of Python run.
+/// Fills a Python module with `Strategy` over these transports, and with an optimizer of tutti's or
+/// none. Functions that may wait release the interpreter's lock, so that other threads of Python
+/// run.
 template <
     class Transports, class Strategy,
     class Optimizer = tutti::adapter::left_to_the_user<Strategy, typename Transports::transport>>

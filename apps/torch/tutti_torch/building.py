@@ -1,4 +1,4 @@
-"""Compiles a strategy once, by torch's own extension builder, and finds it again."""
+"""Compiles a strategy with torch's extension builder, and keeps the result in a cache."""
 
 import contextlib
 import fcntl
@@ -38,7 +38,8 @@ roles = ("architecture", "collective", "compression", "coordination", "fusion", 
 
 
 def include_folders() -> list[str]:
-    """tutti's headers: the folder above this package that has them, in its sources or installed."""
+    """Returns the folders of tutti's headers, from the first folder above this package that has
+    them, in its sources or installed."""
     package = pathlib.Path(__file__).resolve().parent
     for folder in package.parents:
         if (folder / "include/tutti/tutti.hpp").exists():
@@ -49,7 +50,7 @@ def include_folders() -> list[str]:
 
 
 def answer_of(*command: str) -> str:
-    """What a program prints."""
+    """Returns what a program prints. Raises RuntimeError if it fails."""
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as reason:
@@ -64,7 +65,8 @@ def digest(path: str) -> str:
 
 
 def sentence_of(strategy: str, output: str) -> str:
-    """What a compiler's output is about: a rule of tutti's, else its first error."""
+    """Returns a compiler's output as one sentence: a static assertion of tutti's, or the first
+    error."""
     for pattern in (r"error: static assertion failed(?:: |.*\")(tutti: [^\n\"]*)",
                     r"(?:fatal )?error: ([^\n]*)"):
         if found := re.search(pattern, output):
@@ -76,8 +78,9 @@ def sentence_of(strategy: str, output: str) -> str:
 
 
 class Kept:
-    """What a compiler makes, by one key: a folder of the cache, which holds what was built last,
-    the hash of every header in it, and a lock that a dead process does not keep."""
+    """A compiler's product in the cache. Its folder is named by a key, and holds the last product,
+    the hashes of all headers that went into it, and a lock, which the system releases if its
+    process dies."""
 
     def __init__(self, *key):
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
@@ -91,7 +94,8 @@ class Kept:
                                "Fix: TUTTI_CACHE=a folder that can be written") from None
 
     def used_by(self, use):
-        """`use(path)` of what is built. Of the ranks of a host one builds, and the others wait."""
+        """Returns `use(path)` for the product, which is built first if necessary. One rank of a
+        host builds, and the others wait."""
         began = time.time()
         with open(self.folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +106,7 @@ class Kept:
             return use(path)
 
     def built(self) -> str | None:
-        """What was built last, if every header in it is still the same."""
+        """Returns the path of the last product, if none of its headers has changed since."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             known = json.loads((self.folder / "built.json").read_text())
             if all(digest(path) == its for path, its in known["headers"].items()):
@@ -110,7 +114,8 @@ class Kept:
         return None
 
     def build(self) -> str:
-        """In a folder of its own, which is kept in place of those before."""
+        """Builds in a new folder, which replaces the earlier ones, and returns the product's
+        path."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         file, headers = self.compile(folder)
         (folder / "built.json").write_text(json.dumps(
@@ -118,11 +123,12 @@ class Kept:
         (folder / "built.json").replace(self.folder / "built.json")
         for other in self.folder.iterdir():
             if other.is_dir() and other != folder:
-                shutil.rmtree(other)  # who has loaded it keeps it
+                shutil.rmtree(other)  # processes that have loaded it keep it
         return file
 
     def refuse_again(self, since: float) -> None:
-        """What another rank has been told while this one waited holds for this one, too."""
+        """Raises the error of another rank's build that failed while this one waited for the
+        lock."""
         refusal = self.folder / "refused"
         if refusal.exists() and refusal.stat().st_mtime >= since:
             raise RuntimeError(refusal.read_text())
@@ -133,7 +139,7 @@ class Kept:
 
 
 class Kernels(Kept):
-    """tutti's kernels for the GPUs of this host, which all strategies share: one object file."""
+    """tutti's kernels for the GPUs of this host: one object file, which all strategies share."""
 
     def __init__(self, toolkit: Toolkit, folders: list[str]):
         self.source = next(str(path) for path in (pathlib.Path(each) / "tutti/kernels/cuda/library.cu"
@@ -154,7 +160,8 @@ class Kernels(Kept):
 
 
 class Build(Kept):
-    """One text, of a strategy, an optimizer and where tensors lie, with one compiler: a module."""
+    """The compiled module for one strategy, one optimizer, one place of tensors and one
+    compiler."""
 
     def __init__(self, strategy: str, header: str | None, optimizer: str | None = None,
                  place: str = "on_host"):
@@ -186,7 +193,7 @@ class Build(Kept):
                          self.toolkit.kernel_flags if self.toolkit else [])
 
     def module(self):
-        """The compiled module."""
+        """Returns the module, loaded into this process."""
         return self.used_by(self.loaded)
 
     @staticmethod
@@ -208,7 +215,7 @@ class Build(Kept):
         return file, [*headers, *json.loads((kernels.folder / "built.json").read_text())["headers"]]
 
     def compile_with(self, folder: pathlib.Path, objects: list[str]) -> tuple[str, list[str]]:
-        from torch.utils import cpp_extension  # it looks for CUDA, and says what it finds
+        from torch.utils import cpp_extension  # imported late: it looks for CUDA and prints
 
         try:
             cpp_extension.verify_ninja_availability()
@@ -217,7 +224,7 @@ class Build(Kept):
                                "Fix: apt-get install ninja-build, or pip install ninja") from reason
         (folder / "module.cpp").write_text(self.text)
         try:
-            module = cpp_extension.load(  # which one process may not load twice by one name
+            module = cpp_extension.load(  # one name may be loaded only once in a process
                 f"{self.name}_{folder.name}", [str(folder / "module.cpp")],
                 extra_cflags=self.flags, extra_ldflags=[*objects, *self.links],
                 extra_include_paths=self.folders, build_directory=str(folder),

@@ -11,8 +11,8 @@
 
 namespace tutti_torch {
 
-/// Transports of a model that lies on a GPU, that of its first parameter which does: gradients
-/// travel by NCCL, and MPI, which need not know of GPUs, carries the rest. Seen on one
+/// The transports of a model on a GPU, the GPU of its first parameter that lies on one. NCCL
+/// carries gradients. MPI, which need not support GPUs, carries the rest. It has run only on one
 /// GPU that two ranks shared.
 class on_cuda {
  public:

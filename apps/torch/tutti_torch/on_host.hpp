@@ -8,7 +8,7 @@
 
 namespace tutti_torch {
 
-/// Transports of a model that lies on the host: one for gradients, and one beside them.
+/// The transports of a model in host memory: one for gradients, and one for everything else.
 class on_host {
  public:
   using transport = tutti::transport::mpi;

@@ -1,4 +1,4 @@
-"""An optimizer of torch's, carried out by tutti's: each parameter when its own mean has arrived."""
+"""Lets tutti carry out an optimizer of torch's: each parameter is updated when its mean arrives."""
 
 import types
 import weakref
@@ -8,8 +8,8 @@ import torch
 
 
 class OneBitAdam(torch.optim.Optimizer):
-    """1-bit Adam, which tutti carries out under strategies::OneBitAdam: `freeze_step` dense steps
-    of Adam, then momenta of a bit an element."""
+    """1-bit Adam, which tutti carries out under strategies::OneBitAdam: `freeze_step` steps of Adam
+    with dense gradients, then momenta compressed to one bit an element."""
 
     def __init__(self, parameters, lr=0.001, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0,
                  freeze_step=100_000):
@@ -21,7 +21,8 @@ class OneBitAdam(torch.optim.Optimizer):
                            "\"strategies::OneBitAdam\", optimizer=it)")
 
 
-# tutti's type, its values by their names in param_groups, and what has no counterpart.
+# For each optimizer of torch's: tutti's type, its values with their names in param_groups, and
+# torch's values that tutti's type lacks.
 _known = {
     OneBitAdam: ("optimizer::one_bit_adam",
                  {"learning_rate": "lr", "beta1": "beta1", "beta2": "beta2", "epsilon": "eps",
@@ -34,7 +35,8 @@ _known = {
 
 
 class OnItsWay(torch.Tensor):
-    """What `.grad` is from backward() to step(): it can be reset, and not read."""
+    """The value of `.grad` from backward() to step(). It can be reset; reading it raises an
+    error."""
 
     @classmethod
     def __torch_function__(cls, function, types_, arguments=(), named=None):
@@ -48,13 +50,14 @@ class OnItsWay(torch.Tensor):
 
 
 def on_its_way(parameter):
-    """Of the parameter's shape, without its memory: whoever writes to it fails."""
+    """Returns an OnItsWay of the parameter's shape. It lacks memory of that size: writes to it
+    fail."""
     return torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(OnItsWay)
 
 
 class Optimizer:
-    """`optimizer` as tutti's carries it out, whose `step()` updates nothing: it refuses what is
-    other than how the gradients have been applied."""
+    """An optimizer of torch's that tutti carries out. Its `step()` updates nothing; it raises an
+    error if the optimizer's values differ from those with which the gradients have been applied."""
 
     def __init__(self, optimizer, parameters):
         if type(optimizer) not in _known:
@@ -66,18 +69,21 @@ class Optimizer:
         self._known = {id(each) for _, each in parameters}
         self._trained = {id(each): name for name, each in parameters if each.requires_grad}
         self._model = lambda: None
-        self.steps = 0  # that step() has ended
-        self._applied = None  # values, of the last pass
+        self.steps = 0  # ended by step()
+        self._applied = None  # values in the last pass
         self.values()
 
     def step_with(self, model) -> None:
-        """From here on `step()` is ours. Who keeps the optimizer does not keep the model."""
+        """Replaces the optimizer's `step()` by this class's. The reference to the model is weak, so
+        that keeping the optimizer does not keep the model."""
         self._model = weakref.ref(model)
         self._optimizer.step = types.MethodType(
             lambda _, closure=None: self.step(closure), self._optimizer)
 
     def _expect_the_models_parameters(self) -> None:
-        """Which of them are trained the model itself compares with when it was wrapped."""
+        """Raises an error unless the optimizer has every trained parameter of the model, and no
+        trained one that the model lacks. Whether the same parameters are trained as when the model
+        was wrapped, the model itself checks."""
         its = {id(each): each.requires_grad for group in self._optimizer.param_groups
                for each in group["params"]}
         if lacking := [name for each, name in self._trained.items() if each not in its]:
@@ -89,7 +95,8 @@ class Optimizer:
                                "torch.optim.SGD(module.parameters(), ...)")
 
     def values(self) -> dict:
-        """What the optimizer does in the next step, by tutti's names."""
+        """Returns the optimizer's values for the next step, by tutti's names. Raises an error if
+        tutti's optimizer cannot do the same."""
         self._expect_the_models_parameters()
         groups = self._optimizer.param_groups
         name = type(self._optimizer).__name__
@@ -116,7 +123,7 @@ class Optimizer:
         return model._trainer
 
     def begin(self) -> torch.Tensor:
-        """The values of a pass that begins: rank 0's are to become everybody's."""
+        """Returns the values for a pass that begins. The caller sends rank 0's to all ranks."""
         if self._trainer().passes != self.steps:
             raise RuntimeError("step() was not called after the last backward(), whose gradients "
                                "have updated the parameters. Fix: call it after each, and add "
@@ -124,7 +131,7 @@ class Optimizer:
         return torch.tensor(list(self.values().values()), dtype=torch.float64)
 
     def apply(self, values: torch.Tensor) -> None:
-        """In the pass that begins everybody does as `values` say."""
+        """Sets the values, which are the same on all ranks, for the pass that begins."""
         now = dict(zip(self._names, values.tolist()))
         for group in self._optimizer.param_groups:
             for mine, each in self._names.items():

@@ -1,4 +1,4 @@
-"""A model whose gradients are averaged by a strategy: DistributedDataParallel's contract."""
+"""DataParallel: a model whose gradients a strategy averages, as under DistributedDataParallel."""
 
 import atexit
 import collections.abc
@@ -13,8 +13,8 @@ import torch
 from .building import Build
 from .optimizer import Optimizer, on_its_way
 
-_modules = {}  # compiled, by strategy, header, optimizer and place
-_session = None  # MPI's, from the first model to the process's end
+_modules = {}  # compiled modules by strategy, header, optimizer and place
+_session = None  # keeps MPI running, from the first model to the process's end
 _models = weakref.WeakSet()
 
 
@@ -30,13 +30,14 @@ def _compiled(*build):
 
 
 def _place_of(parameters) -> str:
-    """Where the model lies: its first parameter that is trained says it for all."""
+    """Returns where the model lies. Its first trained parameter decides for all."""
     trained = (each for _, each in parameters if each.requires_grad)
     return "on_cuda" if any(each.is_cuda for each in itertools.islice(trained, 1)) else "on_host"
 
 
 def _expect_company(processes: int) -> None:
-    """A launcher that this MPI does not know starts processes that would each train alone."""
+    """Raises RuntimeError if a launcher that this MPI does not know started several processes. Each
+    would train alone."""
     started = max(int(os.environ.get(each) or 1)
                   for each in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"))
@@ -53,8 +54,8 @@ def _magnitudes(options) -> dict:
 
 
 def _end() -> None:
-    """Ends every model, then MPI. A rank whose script has failed tells the others why, and goes
-    without them: to end MPI would wait for ranks that are gone."""
+    """Ends every model, then MPI. A rank whose script has failed tells the others why, and exits
+    without ending MPI, which would wait for ranks that are gone."""
     global _session
     failure = getattr(sys, "last_value", None)
     for model in list(_models):
@@ -69,13 +70,13 @@ def _end() -> None:
 
 
 def _untraced(function):
-    """Keeps torch.compile from tracing what changes the state that the next pass begins with."""
+    """Keeps torch.compile from tracing functions that change this object's state between passes."""
     compiler = getattr(torch, "compiler", None)  # since torch 2.1
     return compiler.disable(function) if hasattr(compiler, "disable") else function
 
 
 def _tensors_in(value):
-    """Every tensor of what a forward pass returns."""
+    """Yields every tensor in the output of a forward pass."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
@@ -87,47 +88,50 @@ def _tensors_in(value):
 
 
 class DataParallel(torch.nn.Module):
-    """`module`, trained by every process of an MPI job: when `backward()` returns, each gradient is
-    the mean over all ranks, as under torch's DistributedDataParallel, and no other line of a
-    training loop changes.
+    """Wraps `module`, which every process of an MPI job trains. When `backward()` returns, each
+    gradient is the mean over all ranks, as under torch's DistributedDataParallel. No other line of
+    a training loop changes.
 
     `strategy` is a C++ type: one of tutti's, as "strategies::Horovod", a composition, as
     "compose<compression::top_k>", or a type of the C++ file `header`. It is compiled when it is
-    first asked for, in about a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` are its
-    magnitudes: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
+    first asked for, in about a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` sets
+    options of its policies: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
 
-    Rank 0's parameters and buffers become everybody's; its buffers do so again before each forward
-    pass, unless `broadcast_buffers` is false, or they are still the same. A rank that evaluates
-    alone calls `module` instead, which waits for nobody.
-    A parameter without a gradient counts as zeros; with `find_unused_parameters` one that no rank
-    has used keeps its `.grad`, and what a compressor has left out of it, for a message a pass.
+    All ranks start with rank 0's parameters and buffers. Rank 0's buffers are sent again before
+    each forward pass, unless `broadcast_buffers` is false or they have not changed. A rank that
+    evaluates alone calls `module` instead, which does not communicate.
+    A parameter without a gradient contributes zeros. With `find_unused_parameters`, a parameter
+    that no rank has used keeps its `.grad` and its residual of the compressor. That costs a message
+    a pass.
 
-    With `optimizer`, a torch.optim.SGD of the module's parameters, or for strategies::OneBitAdam a
-    tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once,
-    tutti updates each parameter when its own mean has arrived, and a module waits for its
-    parameters before the next forward pass reads them, as do this object's `parameters()`,
-    `state_dict()` and `load_state_dict()`. Whoever else reads them calls `wait()`. The loop stays
-    as it is, schedulers too; rank 0's values are everybody's, for a message a pass. Momenta are
+    With `optimizer`, a torch.optim.SGD of the module's parameters or, for strategies::OneBitAdam, a
+    tutti_torch.OneBitAdam, training crosses the iteration's end: `backward()` returns at once, and
+    tutti updates each parameter when its mean arrives. A module waits for its parameters before the
+    next forward pass reads them, as do this object's `parameters()`, `state_dict()` and
+    `load_state_dict()`. Code that reads them otherwise calls `wait()` first. The training loop and
+    its schedulers stay. All ranks use rank 0's values, which costs a message a pass. Momenta are
     part of this model's state, gradients cannot be read, and parameters change before `step()`,
-    which says so where that makes a difference.
+    which raises an error where that makes a difference.
 
-    Where a compressor remembers what it has not sent, or its payloads do not add, and some gradient
-    is not finite, every gradient of the pass becomes infinite on every rank, and nothing of an
-    infinity is remembered.
-    With `scaler`, whose `get_scale()` says what the loss is multiplied by, so it is where a mean is
-    not finite; what is remembered is what it was before a step that the scaler skips, for a copy of
-    it a pass, and follows the scale; rank 0's is everybody's, for a message a pass.
-    Under architecture::delayed, where a step has the mean of the one before, both are refused.
+    If a compressor keeps residuals, or its payloads cannot be added, and some gradient is not
+    finite, then every gradient of the pass becomes infinite on every rank, and residuals take up no
+    infinity.
+    `scaler` is an object whose `get_scale()` returns the factor that the loss is multiplied by.
+    With it, gradients become infinite, too, if a mean is not finite. Residuals are scaled with the
+    factor, and restored after a step that the scaler skips, which costs a copy of them a pass. All
+    ranks use rank 0's factor, which costs a message a pass. Under architecture::delayed, where a
+    step applies the mean of the one before, no step can be skipped: a gradient that is not finite
+    ends training, and `scaler` is refused.
 
-    The model lies on the host, or on a GPU of each rank's own: then gradients travel by NCCL, behind
-    torch's current stream, MPI carries the rest, and `scaler` is refused where a compressor
-    remembers.
+    The model lies on the host, or on a GPU of each rank's own. On a GPU, NCCL carries gradients, in
+    the order of torch's current stream, and MPI the rest; `scaler` is refused if the compressor
+    keeps residuals.
 
-    Every rank lets go of a model between the same two passes, or keeps it to the job's end: under
-    the default strategy rank 0 waits there for the others.
+    Every rank must delete a model between the same two passes, or keep it to the job's end. Under
+    the default strategy, rank 0 waits there for the others.
 
-    Errors are a RuntimeError of one sentence. Where the ranks of a parameter server are among the
-    job's, `serves` is true on them: call `serve()` and end.
+    Errors are a RuntimeError of one sentence. If the job has ranks that are parameter servers,
+    `serves` is true on them: they call `serve()` and end.
     """
 
     def __init__(self, module, strategy="strategies::Horovod", *, header=None, options=None,
@@ -153,14 +157,14 @@ class DataParallel(torch.nn.Module):
         self.rank = self._trainer.rank
         self.workers = self._trainer.workers
         self.serves = self._trainer.serves
-        self._averages = True  # outside no_sync
-        self._averaged = True  # the last pass
-        self._values = None  # of the optimizer or the scaler, that a pass still has to share
-        self._changed = True  # buffers, since they were shared: they are before the next pass
-        self._joins = False  # inside join
-        self._root = 0  # whose buffers are everybody's
+        self._averages = True  # false inside no_sync
+        self._averaged = True  # whether the last pass was averaged
+        self._values = None  # of the optimizer or the scaler, not yet sent in this pass
+        self._changed = True  # whether buffers may have changed since they were sent
+        self._joins = False  # true inside join
+        self._root = 0  # the rank whose buffers and values all take
         self._hooks = []
-        self._of_leaves = []  # hooks of the last forward pass, on what it did not compute
+        self._of_leaves = []  # hooks of the last forward pass, on outputs that are leaves
         if not self.serves:
             trained = [each for _, each in parameters if each.requires_grad]
             self._listen(trained)
@@ -168,11 +172,11 @@ class DataParallel(torch.nn.Module):
                 its.step_with(self)
                 self._await_updates(trained)
             else:
-                self._trainer.forward(False)  # gradients before the first pass are another model's
+                self._trainer.forward(False)  # earlier gradients are another model's
             self._trainer.broadcast(list(module.buffers()), 0)
 
     def serve(self) -> None:
-        """A server's whole life: returns when the workers have ended."""
+        """Runs a parameter server's rank. Returns when all workers have ended."""
         self._trainer.serve()
 
     # ---- a pass
@@ -220,17 +224,18 @@ class DataParallel(torch.nn.Module):
     def _begin(self, _) -> None:
         if self._trainer.is_to_begin():
             if not self.module.training:
-                self._changed = True  # for all that is known
+                self._changed = True  # nothing shows that they have not
             self._share_values()
             self._trainer.begin()
 
     def _share_buffers(self) -> None:
-        """The root's, where they may have changed."""
+        """Sends the root's buffers to all ranks, if they may have changed."""
         if self.broadcast_buffers and self._changed:
             self._trainer.broadcast(list(self.module.buffers()), self._root)
 
     def _values_now(self):
-        """What an optimizer of ours does in a pass, or what its loss is multiplied by."""
+        """Returns the values of the optimizer or of the scaler for a pass, or None without
+        either."""
         if self._optimizer:
             return self._optimizer.begin()
         if self._scaler:
@@ -238,8 +243,9 @@ class DataParallel(torch.nn.Module):
         return None
 
     def _share_values(self) -> None:
-        """The root's, with a training model's forward pass. One that evaluates may have no backward
-        pass, on this rank alone, so that they wait for its begin."""
+        """Sends the root's values to all ranks, once a pass. A training model does so in the
+        forward pass. A forward pass in evaluation mode may have no backward pass, on this rank
+        alone, so that the values are sent only when the backward pass begins."""
         values, self._values = self._values, None
         if values is None:
             return
@@ -250,7 +256,7 @@ class DataParallel(torch.nn.Module):
             self._trainer.scaled_by(values.item())
 
     def _listen(self, parameters) -> None:
-        """Has autograd tell of each gradient that it has written."""
+        """Registers hooks by which autograd reports each gradient that it has written."""
         myself = weakref.ref(self)
 
         def tell(which):
@@ -265,11 +271,12 @@ class DataParallel(torch.nn.Module):
             if hasattr(each, "register_post_accumulate_grad_hook"):  # since torch 2.1
                 self._hooks.append((each.register_post_accumulate_grad_hook(tell(which)), None))
             else:
-                node = each.expand_as(each).grad_fn.next_functions[0][0]  # lives while it is held
+                node = each.expand_as(each).grad_fn.next_functions[0][0]  # kept alive by _hooks
                 self._hooks.append((node.register_hook(tell(which)), node))
 
     def _await_updates(self, parameters) -> None:
-        """Has each module wait for its own parameters before it reads, saves or loads them."""
+        """Registers hooks by which each module waits for its parameters before it reads, saves or
+        loads them."""
         myself = weakref.ref(self)
 
         def awaiting(own):
@@ -287,36 +294,37 @@ class DataParallel(torch.nn.Module):
             own = [places[each] for each in module.parameters(recurse=False) if each in places]
             if own:
                 wait = awaiting(own)
-                before = module.register_forward_pre_hook(wait)  # before others, which may read
+                before = module.register_forward_pre_hook(wait)  # first: others may read
                 module._forward_pre_hooks.move_to_end(before.id, last=False)
                 self._hooks += [(before, None), (module._register_state_dict_hook(wait), None),
                                 (module._register_load_state_dict_pre_hook(wait), None)]
 
     def wait(self) -> None:
-        """Returns when every parameter has its last update: for whoever reads them otherwise than
-        by a forward pass or `state_dict()`."""
+        """Waits for the last update of every parameter. Call it before reading parameters other
+        than by a forward pass or `state_dict()`."""
         self._trainer.wait()
 
     def named_parameters(self, *arguments, **named):
-        """As a module's, and so are `parameters()`: with their last updates."""
+        """Returns what torch.nn.Module returns, after the last update of every parameter.
+        `parameters()` calls it."""
         if self._optimizer and not self.serves:
             self._trainer.finish_updates()
         return super().named_parameters(*arguments, **named)
 
     def zero_grad(self, *arguments, **named) -> None:
-        """Reads no parameter, so that none is waited for."""
+        """Resets gradients without waiting for parameters, because it reads none."""
         self.module.zero_grad(*arguments, **named)
 
     def replan(self, options) -> None:
-        """Other magnitudes of the strategy from the next pass on; those that `options` does not
-        name stay. What a compressor remembers is kept. Every rank calls it between the same two
-        steps, with the same options:
+        """Changes options of the strategy from the next pass on. Options that are not named stay,
+        and so do residuals of a compressor. Every rank calls it between the same two steps, with
+        the same options:
 
             for density in [0.25, 0.0625, 0.015625, 0.004, 0.001]:  # as DGC warms up
                 model.replan({"compression.density": density})
 
-        A state is loaded under the options under which it was saved. A refusal of what `options`
-        says ends the model on every rank. Cost: a few messages, and the plan's buffers once more.
+        A state must be loaded under the options under which it was saved. If `options` is refused,
+        the model ends on every rank. Cost: a few messages, and allocating the plan's buffers again.
         """
         options = _magnitudes(options)
         if "run.deadline" in options:
@@ -337,7 +345,8 @@ class DataParallel(torch.nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self):
-        """Forward passes in here add their gradients up on this rank, for the first one after."""
+        """Passes inside add their gradients up on this rank, and the first pass after averages
+        them."""
         before, self._averages = self._averages, False
         try:
             yield
@@ -346,10 +355,11 @@ class DataParallel(torch.nn.Module):
 
     @contextlib.contextmanager
     def join(self):
-        """For ranks with unequal numbers of batches: one that leaves takes part with zeros until
-        all have left. Then the parameters and buffers of a rank that left last are everybody's.
-        Means stay over all ranks, so that a step that fewer have batches for is a smaller one.
-        A forward pass without gradients is a rank's own in here, buffers too.
+        """Lets ranks train on unequal numbers of batches. A rank that leaves contributes zeros
+        until all ranks have left. Then all take the parameters and buffers of a rank that left
+        last.
+        Means stay over all ranks, so that steps become smaller when fewer ranks have batches.
+        A forward pass without gradients is local inside, and so are its buffers.
         Cost: a message a pass and rank.
         """
         self._joins = True
@@ -373,8 +383,9 @@ class DataParallel(torch.nn.Module):
             self._root = 0
 
     def _meet(self, mine: int) -> int:
-        """What the pass is that ranks begin now: 2 is averaged, 1 is not, and 0 on a rank that has
-        none. Answers the most of any rank's."""
+        """Tells all ranks which pass this one begins: 2 for one that is averaged, 1 for one that is
+        not, 0 for none. Returns the maximum over the ranks, and makes the last rank that begins a
+        pass the root."""
         flags = [0] * self.workers
         flags[self.rank] = mine
         flags = self._trainer.largest(flags)
@@ -385,14 +396,14 @@ class DataParallel(torch.nn.Module):
     # ---- state
 
     def __reduce_ex__(self, _):
-        """For pickle and copy."""
+        """Refuses to be pickled or copied."""
         raise RuntimeError("a model that trains with other ranks' is one of them, and neither "
                            "copied nor pickled. Fix: copy model.module, or save "
                            "model.state_dict()")
 
     def get_extra_state(self):
-        """What this rank's compressor and optimizer remember: each rank saves its own, and loads
-        it when the others do."""
+        """Returns the state of this rank's compressor and optimizer. Each rank saves its own, and
+        loads it when the others do."""
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "options": self._options, "rank": self.rank,
                 "workers": self.workers, "steps": steps, "memories": memories,
@@ -409,11 +420,12 @@ class DataParallel(torch.nn.Module):
                                f"{there[1]}, and this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many")
         self._expect_one_step(state["steps"])
-        was = state.get("options", self._options)  # a state of before 27 November 2026 has none
+        was = state.get("options", self._options)  # a saved state may lack them
         self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
 
     def _expect_one_step(self, steps: int) -> None:
-        """Ranks at different steps would wait for each other's messages. Cost: a message a rank."""
+        """Raises RuntimeError unless all ranks load states of the same step, because ranks at
+        different steps would wait for each other's messages. Cost: a message a rank."""
         said = [0] * (8 * self.workers)
         said[8 * self.rank:8 * self.rank + 8] = steps.to_bytes(8, "little")
         heard = bytes(self._trainer.largest(said))

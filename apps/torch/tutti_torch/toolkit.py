@@ -1,4 +1,5 @@
-"""What strategies for a GPU are compiled and linked with: CUDA's toolkit, NCCL, torch's CUDA half."""
+"""Finds what strategies for a GPU are compiled and linked with: CUDA's toolkit, NCCL and torch's
+libraries for CUDA."""
 
 import importlib.util
 import os
@@ -12,7 +13,8 @@ import torch
 usual = {"CUDA": "/usr/local/cuda", "NCCL": "/usr", "wheel": "nvidia.nccl"}
 
 class Toolkit:
-    """Flags, and what is missing as one sentence."""
+    """The flags of compiler and linker. Raises RuntimeError of one sentence if something is
+    missing."""
 
     def __init__(self):
         if torch.version.cuda is None:
@@ -47,7 +49,8 @@ class Toolkit:
                            "its folder, or model.cpu()")
 
     def _release(self) -> str:
-        """nvcc's, whose runtime is the one that torch has loaded."""
+        """Returns what nvcc says of its version. Raises RuntimeError unless its major release is
+        the one that torch is built for, because both use one CUDA runtime."""
         said = subprocess.run([self.nvcc, "--version"], capture_output=True, text=True,
                               check=False).stdout
         found = re.search(r"release (\d+)[.]\d+", said)
@@ -59,7 +62,8 @@ class Toolkit:
         return said
 
     def _nccl(self) -> tuple[pathlib.Path, pathlib.Path]:
-        """The folder of its header, and its library: those that torch was installed with, first."""
+        """Returns the folder of NCCL's header, and its library, preferably those that torch was
+        installed with."""
         wheel = importlib.util.find_spec("nvidia") and importlib.util.find_spec(usual["wheel"])
         roots = [*(wheel.submodule_search_locations if wheel else ()),
                  os.environ.get("NCCL_ROOT"), self.home, usual["NCCL"]]
@@ -74,7 +78,8 @@ class Toolkit:
 
     @staticmethod
     def _capabilities() -> list[str]:
-        """Of the GPUs here, as "90", unless torch's own variable says which."""
+        """Returns compute capabilities, as "90": those that TORCH_CUDA_ARCH_LIST names, otherwise
+        those of the GPUs here."""
         named = re.findall(r"(\d+)\.(\d+[af]?)", os.environ.get("TORCH_CUDA_ARCH_LIST", ""))
         found = named or {torch.cuda.get_device_capability(each)
                           for each in range(torch.cuda.device_count())}

@@ -15,20 +15,20 @@
 
 namespace tutti::adapter::detail {
 
-/// What a model's workers tell each other beside its gradients, each time all of them: small, on a
-/// transport of its own, moved by the thread that calls.
-/// Errors: communication_error on every rank when one does not come within `deadline` seconds.
-/// MPI keeps a long message until its receiver polls: where that rank stays silent for as long
-/// again, the job ends.
+/// Small messages between a model's workers beside its gradients, on a transport of their own.
+/// Every worker takes part in each operation, and the calling thread does all the work.
+/// Errors: communication_error on every rank if one does not take part within `deadline` seconds.
+/// MPI keeps a long message until its receiver polls: if that rank stays silent for as long again,
+/// the job ends.
 template <class Transport>
 class side_channel {
  public:
   side_channel(Transport& world, int workers, seconds deadline)
       : world_(&world), workers_(workers), deadline_(deadline) {}
 
-  /// `bytes` of rank `root` become everybody's.
+  /// Copies the bytes of rank `root` to every rank.
   void broadcast(int root, std::span<std::byte> bytes) { run(broadcasting(root, bytes)); }
-  /// Each byte becomes the largest of any rank's. Cost: two messages a rank, through rank 0.
+  /// Sets each byte to the largest of any rank's. Cost: two messages per rank, through rank 0.
   void largest(std::span<std::byte> bytes) { run(combining(bytes)); }
 
  private:

@@ -46,7 +46,7 @@
 #include "tutti/role/optimizer.hpp"
 #include "tutti/role/transport.hpp"
 
-/// Doors to other people's trainers.
+/// Adapters for the training loops of other frameworks.
 namespace tutti::adapter {
 
 /// A parameter of a LibTorch model, as `named_parameters()` lists it.
@@ -55,98 +55,102 @@ struct named_parameter {
   at::Tensor value;
 };
 
-/// What becomes of the gradients of a forward pass that begins.
+/// What becomes of the gradients of the pass that a forward pass begins.
 enum class gradients {
-  averaged,  ///< when `backward()` returns they are the mean over the workers
-  added_up,  ///< each rank keeps adding its own, for a later pass that is averaged
+  averaged,  ///< when `backward()` returns, they are the mean over the workers
+  added_up,  ///< each rank adds up its own, for a later pass that is averaged
 };
 
-/// Gradients without a fellow: what a rank does where its pass has none for a parameter.
+/// What a rank does with a parameter for which its pass has no gradient.
 enum class unused_parameters {
-  as_zeros,    ///< the mean of the others' gradients and of zeros
-  left_alone,  ///< a parameter that no rank has used keeps its `.grad`, and what compression has
-               ///< left out of it waits until one does; costs a message a pass, for which a rank
-               ///< waits before it hands in what it has not used itself
+  as_zeros,    ///< its gradient counts as zeros in the mean
+  left_alone,  ///< if no rank has used the parameter, it keeps its `.grad`, and its residual
+               ///< waits until a rank uses it; costs a message per pass, for which a rank waits
+               ///< before it hands in the parameters that it has not used itself
 };
 
 namespace detail {
 
-/// What an engine remembers of one step for the next.
+/// The residuals that an engine keeps from one step to the next.
 template <class Types>
 struct residuals {
   static constexpr bool exist = facts::memory_per_element<typename Types::compression> +
                                     facts::memory_per_element<typename Types::relay> >
                                 0;
   using taking_back = optimizer::scaled_elsewhere;
-  /// They can be taken back where a step is skipped.
+  /// Whether they can be restored when a step is skipped.
   static constexpr bool go_back =
       exist && rule::all_gradients_are_seen<typename Types::architecture, taking_back>::holds &&
       rule::norms_are_added_on_the_host<taking_back, typename Types::transport>::holds;
 };
 
 template <class Transport>
-struct told_beside {
+struct side_transport {
   using type = Transport;
 };
 template <class Transport>
 requires requires { typename Transport::carrier_type; }
-struct told_beside<Transport> {
+struct side_transport<Transport> {
   using type = typename Transport::carrier_type;
 };
 
 }  // namespace detail
 
-/// What an engine has in place of an optimizer of the user's, who may skip steps.
+/// The engine's optimizer policy if the user's own optimizer updates the parameters, and may skip
+/// steps.
 template <class Strategy, class Transport>
 using left_to_the_user = std::conditional_t<
     detail::residuals<engine_types<Strategy, Transport, optimizer::none, monitor::none>>::go_back,
     optimizer::scaled_elsewhere, optimizer::none>;
 
-/// What carries words beside `Transport`'s gradients: the like of it, or its carrier's.
+/// The type of the transport for messages beside gradients: `Transport` itself, or its carrier if
+/// it has one.
 template <class Transport>
-using told_beside = typename detail::told_beside<Transport>::type;
+using side_transport = typename detail::side_transport<Transport>::type;
 
-/// A LibTorch model trained by all workers of `Strategy`: as soon as autograd has written a
-/// gradient it is on its way, and when `backward()` returns each `.grad` is the mean, as PyTorch's
+/// Trains a LibTorch model with all workers of `Strategy`. Each gradient is sent as soon as
+/// autograd has written it, and when `backward()` returns each `.grad` is the mean, as PyTorch's
 /// DistributedDataParallel promises, so that no line of a training loop changes. One file although
 /// it is long: what autograd and the user may call, in any order, is one state machine.
 ///
-/// Gradients lie in one arena per element type, in backward order; each `.grad` is a view of it
-/// with the strides of its parameter, also after it was reset to nothing: whoever has kept the
-/// last one then gets memory for it. An optimizer of the user's follows.
+/// Gradients lie in one arena per element type, in backward order. Each `.grad` is a view of it
+/// with the strides of its parameter, even after the user has reset `.grad` to none. Code that has
+/// kept the previous `.grad` then gets other memory for it, with its values. The update itself is
+/// left to an optimizer of the user's.
 ///
-/// Where a compressor remembers, or its payloads do not add, and some rank's gradient is not
-/// finite, every `.grad` on every rank becomes infinite, so that whoever skips such a step does so
-/// on all of them, and nothing of an infinity is remembered. From the first time on that
-/// `scaled_by` is told what the loss is multiplied by, as whoever has a GradScaler does, so it is
-/// where a mean is not finite, and what is remembered is what it was before the step. Where a step
-/// has the mean of the step before (architecture::delayed), skipping one would lose a mean that was
-/// finite: there such a gradient ends training on every rank, and a loss that is scaled is refused.
+/// Where a compressor keeps residuals, or its payloads do not add, and some rank's gradient is not
+/// finite, every `.grad` on every rank becomes infinite. A loop that skips such a step then skips
+/// it on all ranks, and no infinity enters the residuals. From the first call of `scaled_by` on,
+/// which a loop with a GradScaler makes, a mean that is not finite has the same effect, and the
+/// residuals are restored to what they were before the step. Under architecture::delayed a step has
+/// the mean of the step before, so that skipping it would lose a mean that was finite. There such a
+/// gradient ends training on every rank, and a scaled loss is refused.
 ///
-/// With an `Optimizer` of ours training crosses the iteration's end instead: `backward()` returns
-/// when every gradient is on its way, each parameter is updated when its own mean has arrived, and
-/// whoever reads one calls `wait` for it first. After: Peng et al., "ByteScheduler", SOSP 2019.
+/// If `Optimizer` is one of tutti's that updates parameters, training crosses the iteration's end:
+/// `backward()` returns when every gradient is on its way, and each parameter is updated when its
+/// own mean has arrived. Code that reads a parameter must call `wait` for it first. After: Peng et
+/// al., "ByteScheduler", SOSP 2019.
 ///
-/// Both transports are this model's own: one for gradients, and `Beside`, of the host's memory, for
-/// what is told beside them.
+/// Both transports are for this model only: one for gradients, and `Beside`, in host memory, for
+/// all other messages.
 ///
-/// Where `Transport` moves a device's memory, the model lies there, all of it, and
-/// adapter/torch_cuda.hpp is included. Gradients depart behind what torch's current stream has done
-/// by then, and that stream sees means and parameters behind the last of them: the host waits for
-/// its peers, and for the device where a pass begins, until the means of the one before are there,
-/// whose errors it hears of then. No residual is taken back there where a step is skipped, so that
-/// a compressor that remembers is refused a loss that is scaled.
-/// test/torch/cuda_stand_in.cpp trains by threads of the host in its place.
+/// If `Transport` sends device memory, the whole model must lie on that device, and
+/// adapter/torch_cuda.hpp must be included. A gradient is sent once the work that torch's current
+/// stream has by then is done, and later work of that stream sees the means and parameters. The
+/// host waits for its peers. At the beginning of a pass it also waits for the device to have the
+/// previous pass's means, and throws that pass's errors. On a device, residuals are not restored
+/// when a step is skipped, so that a scaled loss is refused with a compressor that keeps residuals.
+/// test/torch/cuda_stand_in.cpp trains with host threads in place of a device.
 ///
-/// Errors: usage_error and communication_error, out of `backward()` and of the verbs below.
+/// Errors: usage_error and communication_error, thrown by `backward()` and by the functions below.
 /// Cost: a copy of each gradient that autograd has not written to the arena itself, which it does
-/// while `.grad` stays defined; with an `Optimizer` of ours, of every gradient. `broadcast` takes a
-/// device's tensors through the host's memory, which waits for the device.
+/// while `.grad` stays defined; if tutti updates the parameters, a copy of every gradient.
+/// `broadcast` copies a device's tensors through host memory, which waits for the device.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
 template <class Strategy, class Transport,
           optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>,
-          class Beside = told_beside<Transport>>
-requires(!has_virtual_time<Transport> &&  // autograd waits
+          class Beside = side_transport<Transport>>
+requires(!has_virtual_time<Transport> &&  // because autograd waits
          !has_own_memory<typename Beside::queue_type>) class data_parallel {
   using engine_type = engine<Strategy, Transport, Optimizer>;
   using types = engine_types<Strategy, Transport, Optimizer, monitor::none>;
@@ -155,13 +159,13 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
  public:
   using options = engine_options<Strategy>;
-  /// Parameters are updated here, across the iteration's end.
+  /// Whether tutti updates the parameters, across the iteration's end.
   static constexpr bool updates = !facts::leaves_means<Optimizer>;
-  /// What is remembered is taken back where a step is skipped.
+  /// Whether residuals are restored when a step is skipped.
   static constexpr bool takes_back = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
-  /// What an engine has in place of a user's optimizer until `scaled_by` is called: nobody skips
-  /// steps, so that nothing need be kept for going back, unless the compressor itself makes an
-  /// infinity of a number.
+  /// The values of `Optimizer` until `scaled_by` is called. Until then nobody skips steps, so no
+  /// copy of the residuals is kept to restore them, unless the compressor itself makes an infinity
+  /// of a finite number.
   static Optimizer until_scaled() {
     Optimizer values;
     if constexpr (takes_back && !facts::overflows<typename engine_type::compression>) {
@@ -169,15 +173,17 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     return values;
   }
-  /// Payloads that do not add may hide what is not finite, or not encode it.
+  /// Whether a mean shows that some gradient is not finite. Payloads that do not add may hide it,
+  /// or cannot encode it.
   static constexpr bool means_show_infinities = facts::summable<typename engine_type::compression>;
-  /// Means are those of the step before.
+  /// Whether the means that arrive are those of the step before.
   static constexpr bool a_step_late =
       facts::delay<typename engine_type::architecture> > 0 &&
       facts::carries_of<typename engine_type::architecture> == carries::gradient;
 
-  /// `parameters` as the forward pass uses them; rank 0's become everybody's. What does not require
-  /// a gradient is broadcast and then left alone. Every rank makes it with the same model.
+  /// `parameters` are in the order in which the forward pass uses them. Those of rank 0 are copied
+  /// to every rank; a parameter that requires no gradient is then left alone. Every rank must
+  /// construct this with the same model.
   data_parallel(Transport& world, Beside& beside, std::vector<named_parameter> parameters,
                 options set = {}, unused_parameters unused = {}, Optimizer values = until_scaled())
       : unused_(unused), all_(std::move(parameters)), memory_(world.queue()) {
@@ -186,10 +192,10 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
       expect_zeros_where_unused();
     }
     if ((updates || on_device) && set.run.progress == progress::automatic) {
-      // Nobody calls the engine between two layers, or while the host waits for a device.
+      // Between two layers, or while the host waits for a device, nobody calls the engine.
       set.run.progress = progress::by_thread;
     }
-    world.queue().wait(memory_.current().record());  // torch may still write the parameters
+    world.queue().wait(memory_.current().record());  // torch may still be writing the parameters
     engine_ = std::make_unique<engine_type>(world, tensors(), values, set);
     for (entry& each : trained_) {
       if (each.wide.defined()) {
@@ -221,9 +227,9 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   // ---- a pass
 
-  /// A forward pass begins. Whoever has called it once does so for each: a gradient that comes
-  /// without is another model's, which has the parameter, too, and stays as it is. Throws
-  /// usage_error where the model is no longer the one that was given.
+  /// Announces a forward pass. A program that has called this once must call it before each pass: a
+  /// gradient that comes without it belongs to another model that shares the parameter, and is left
+  /// as it is. Throws usage_error if the model is no longer the one that was given.
   void forward(gradients what) {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       expect_unchanged(all_[i], known_[i]);
@@ -235,7 +241,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     if constexpr (updates) {
       for (std::size_t i = 0; i < trained_.size(); ++i) {
         if (passes_ == 0) {
-          trained_[i].awaited = false;  // whoever waited for a state has taught nothing
+          trained_[i].awaited = false;  // a wait before the first pass is no module's
         }
         if (trained_[i].read_by_others) {
           wait(i);
@@ -244,7 +250,9 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
   }
 
-  /// Losses are multiplied by this from the next backward pass on, on every rank alike.
+  /// Announces that losses are multiplied by `scale` from the next backward pass on. Every rank
+  /// must call it with the same value. Throws usage_error for a scale other than 1 if means arrive
+  /// a step late, or on a device if the compressor keeps residuals.
   void scaled_by(float scale) {
     if constexpr (takes_back) {
       Optimizer values = engine_->values();
@@ -265,9 +273,9 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
           "skipped. Fix: train without a scaler, or with a compressor that remembers nothing");
     }
   }
-  /// Other options from the next pass on, on every rank alike and between the same two steps: a
-  /// share of elements that grows smaller from epoch to epoch, say. What is remembered is kept. See
-  /// engine::replan.
+  /// Changes the options from the next pass on, for example to a density that falls from epoch to
+  /// epoch. Every rank must call it between the same two steps, with the same options. What
+  /// policies remember is kept. See engine::replan.
   void replan(const options& set) {
     expect_between_passes();
     engine_->replan(set);
@@ -281,23 +289,24 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
   }
 
-  /// The backward pass begins, on the thread that does: its end waits for the means. Where nobody
-  /// calls it the first gradient does, but one of a part that is checkpointed comes in a pass
-  /// within the pass, whose end is too early. A pass for named tensors alone, as
-  /// torch.autograd.grad's, may reach no parameter, and begins with the first that it does.
+  /// Announces the backward pass, on the thread that runs it, so that the end of the pass waits for
+  /// the means. If it is not called, the first gradient announces the pass. With checkpointed parts
+  /// it must be called: there the first gradient may come from a nested backward pass, whose end is
+  /// too early. A pass for named tensors only, such as torch.autograd.grad's, may reach no
+  /// parameter, and begins with the first that it does reach.
   void begin() {
     if (is_to_begin()) {
       begin_pass();
     }
   }
-  /// `begin` would begin a pass now.
+  /// Returns whether `begin` would begin a pass now.
   bool is_to_begin() const {
     const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
     return averages_ && !begun_ && (named == nullptr || named->empty());
   }
 
-  /// Autograd has added this pass's gradient to `.grad` of parameter `which`, counted among those
-  /// that require one.
+  /// Reports that autograd has added this pass's gradient to the `.grad` of parameter `which`,
+  /// counted among those that require a gradient.
   void ready(std::size_t which) {
     if (is_of_another()) {
       return;
@@ -320,8 +329,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     hand_in(its);
   }
 
-  /// Calls `ready` from autograd's own nodes, for a program without Python: nothing else is needed
-  /// but `backward()`.
+  /// Has autograd's own nodes call `ready`, for a program without Python, which then needs nothing
+  /// else but `backward()`.
   void listen() {
     for (std::size_t i = 0; i < trained_.size(); ++i) {
       auto node = ::torch::autograd::impl::grad_accumulator(trained_[i].parameter);
@@ -330,7 +339,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
   }
 
-  /// A step that this rank has no batch for: it takes part with zeros.
+  /// Takes part in a step with zeros, because this rank has no batch for it.
   void take_part() {
     prepare_pass();
     if constexpr (updates) {
@@ -345,56 +354,60 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   // ---- across the iteration's end
 
-  /// Parameter `which` is about to be read: returns when its last update is done.
+  /// Waits until the last update of parameter `which` is done; on a device, torch's current stream
+  /// waits for it. To be called before the parameter is read.
   void wait(std::size_t which) requires updates {
     let_torch_see(trained_[which]);
     trained_[which].awaited = true;
   }
-  /// Every parameter is about to be read: returns when all last updates are done.
+  /// Returns when the last updates of all parameters are done. To be called before they are read.
   void wait() {
     engine_->wait();
     for (entry& each : trained_) {
       each.awaited = true;
     }
   }
-  /// Returns when all last updates are done, for whoever reads parameters beside forward passes.
-  /// Unlike `wait` it does not stand for a forward pass's own wait: the first pass must still show
-  /// which parameters are read outside their modules.
+  /// Returns when the last updates of all parameters are done, for code that reads them outside
+  /// forward passes. Unlike `wait` it does not count as a wait of the modules: the first pass must
+  /// still show which parameters are read outside their modules.
   void finish_updates() { engine_->wait(); }
-  /// The optimizer's values from the backward pass on that begins next, on every rank alike.
+  /// Changes the optimizer's values from the next backward pass on. Every rank must set the same
+  /// values.
   void change(const Optimizer& values) { next_ = values; }
-  /// Averaged passes so far: each is an update.
+  /// The number of averaged passes so far, each of which is an update by tutti.
   std::uint64_t passes() const { return passes_; }
-  /// What `.grad` of parameter `which` is from its gradient's departure to `end_step`, which by
-  /// default is nothing.
+  /// Sets what `.grad` of parameter `which` is from the time when its gradient is sent until
+  /// `end_step`. By default it is undefined.
   void show_on_its_way(std::size_t which, at::Tensor what) {
     trained_[which].on_its_way = std::move(what);
   }
-  /// From here on each `.grad` is nothing, as after it was reset.
+  /// Makes each `.grad` undefined, as a reset does.
   void end_step() {
     for (entry& each : trained_) {
       each.parameter.mutable_grad() = at::Tensor();
     }
   }
 
-  // ---- beside the gradients; every worker calls these
+  // ---- messages beside the gradients; every worker must call these
 
-  /// Values of rank `root` become everybody's.
+  /// Copies the values of rank `root` to every rank.
   void broadcast(std::vector<at::Tensor> values, int root = 0) {
     detail::broadcast(*beside_, memory_, std::move(values), rank(), root);
   }
 
-  /// Each flag becomes the largest of any worker's.
+  /// Sets each flag to the largest of any worker's.
   void largest(std::span<std::uint8_t> flags) { beside_->largest(std::as_writable_bytes(flags)); }
 
   // ---- who and what
 
   int rank() const { return engine_->worker(); }
   int workers() const { return engine_->workers(); }
-  /// This rank does not train: call `serve`, which returns when the workers have ended.
+  /// Returns whether this rank is a server and does not train. Such a rank calls `serve`, which
+  /// returns when the workers have ended.
   bool serves() const { return engine_->serves(); }
   void serve() { engine_->serve(); }
-  /// This rank cannot go on: every wait on every rank ends with its words.
+  /// Reports that this rank cannot go on. Every wait on every rank then ends with the message of
+  /// `why`.
   void fail(std::exception_ptr why) { engine_->fail(std::move(why)); }
   engine_type& trained_by() { return *engine_; }
 
@@ -402,22 +415,22 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   struct entry {
     std::string name;
     at::Tensor parameter;
-    at::Tensor view{};            ///< of the arena, with the parameter's strides
+    at::Tensor view{};            ///< its gradient in the arena, with the parameter's strides
     at::Tensor wide{};            ///< the parameter as floats, where it has 16 bits an element
     bool handed_in = false;       ///< in this backward pass
     bool used = false;            ///< in this pass, or an earlier one that was only added up;
-                                  ///< where unused ones are left alone, at its end by any rank
-    bool used_before = false;     ///< in the pass before, of which the mean comes with this one
-    at::Tensor on_its_way{};      ///< what `.grad` is meanwhile
-    bool awaited = false;         ///< since its last gradient departed
-    bool read_by_others = false;  ///< than a module that waits for it
+                                  ///< under left_alone, from the pass's end on, by any rank
+    bool used_before = false;     ///< in the pass before, whose mean may arrive in this one
+    at::Tensor on_its_way{};      ///< what `.grad` is while the gradient is on its way
+    bool awaited = false;         ///< since its last gradient was sent
+    bool read_by_others = false;  ///< not only by modules that wait for it
   };
   struct known {
     const void* memory;
     bool requires_grad;
   };
 
-  /// What autograd calls behind its node that adds to `.grad`.
+  /// The hook that autograd calls after its node that adds to `.grad`.
   class accumulated : public ::torch::autograd::FunctionPostHook {
    public:
     accumulated(data_parallel& of, std::size_t which) : of_(&of), which_(which) {}
@@ -474,7 +487,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
           "be left alone. Fix: find_unused_parameters=False, which counts them as zeros");
     }
   }
-  /// A gradient that comes now is of no pass of this model's.
+  /// Whether a gradient that autograd writes now is of another model's pass.
   bool is_of_another() const { return !updates && averages_ && is_told_ && !forwarded_ && !begun_; }
   void expect_forwarded() const {
     if (!forwarded_) {
@@ -484,7 +497,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
           "for one backward()");
     }
   }
-  /// In the first pass nothing is on its way yet, and who reads what is learned.
+  /// Throws usage_error if the parameter was used without a wait. In the first pass no update is on
+  /// its way yet, so that this only shows which parameters are read outside their modules.
   void expect_awaited(entry& its) const {
     if (its.awaited) {
       return;
@@ -584,7 +598,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     return tensor_id(static_cast<std::uint32_t>(&its - trained_.data()));
   }
 
-  /// The gradient is the arena's, `.grad` a view of it, and on its way.
+  /// Sends a gradient. It is copied to the arena unless it lies there, and `.grad` becomes a view
+  /// of the arena.
   void hand_in(entry& its) {
     const at::NoGradGuard no_graph;
     at::Tensor& gradient = its.parameter.mutable_grad();
@@ -606,7 +621,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     await_departed(its);
     if (!gradient.is_same(its.view)) {
       let_go(its);
-      its.view.copy_(gradient);  // where it lies autograd may still read it, under another name
+      // A copy: autograd may still read the tensor in its old memory, under another name.
+      its.view.copy_(gradient);
       gradient = its.view;
     }
     if (hides_infinities_) {
@@ -614,7 +630,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
     if constexpr (updates) {
       gradient = its.on_its_way;
-      // What autograd still has to read of the parameter would be the next step's: it refuses.
+      // The parameter may be updated before autograd reads it again in this pass. Because of its
+      // new version autograd then refuses.
       ::torch::autograd::impl::bump_version(its.parameter);
     }
     its.handed_in = true;
@@ -629,9 +646,10 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     let_the_engine_see();
     engine_->absent(id_of(its));
   }
-  /// Whoever has kept the last `.grad` when it was reset keeps its values, in other memory.
-  /// Python's object of a tensor may count as an owner, and goes with the last of this side: a weak
-  /// reference tells whether anybody else is left.
+  /// If other code still holds the last `.grad` after a reset, moves that tensor's values to other
+  /// memory, so that the arena can be written. The tensor's Python object may count as an owner,
+  /// and it goes with the last owner in C++, so only a weak reference tells whether anybody else is
+  /// left.
   static void let_go(entry& its) {
     if (its.view.use_count() > 1) {
       const at::NoGradGuard no_graph;
@@ -643,7 +661,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
       }
     }
   }
-  /// The arena may still hold the last gradient of a parameter that no forward pass has read.
+  /// Waits until the parameter's last gradient has left the arena. If no forward pass has read the
+  /// parameter, it may still be there.
   void await_departed(const entry& its) {
     if constexpr (updates) {
       let_torch_see(its);
@@ -652,7 +671,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   // ---- torch's work on the memory, and the engine's
 
-  /// Whatever this thread has torch do from now on finds the tensor as the engine leaves it.
+  /// Makes what this thread has torch do from now on see the tensor as the engine leaves it.
   void let_torch_see(const entry& its) { engine_->wait(id_of(its), memory_.current()); }
   void let_torch_see_means() {
     if constexpr (on_device) {
@@ -663,10 +682,11 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
       engine_->wait();
     }
   }
-  /// And the engine finds what this thread has had torch do.
+  /// Makes the engine's later work see what this thread has had torch do.
   void let_the_engine_see() { engine_->world().queue().wait(memory_.current().record()); }
-  /// Nothing of a pass departs before. The host is ahead of the device by one pass at most: whoever
-  /// is silent meanwhile, and what its work refuses, is heard of by then.
+  /// Is called before any gradient of a pass is sent. On a device it waits for the pass before. The
+  /// host is therefore at most one pass ahead of the device, and learns here of silent ranks and of
+  /// what the device's work has refused.
   void prepare_pass() {
     if constexpr (on_device) {
       engine_->wait();
@@ -686,14 +706,15 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
         }
         forwarded_ = false;
       } catch (...) {
-        begun_ = false;  // nothing is on its way
+        begun_ = false;  // no gradient was sent
         throw;
       }
       ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     }
   }
 
-  /// The end of a backward pass.
+  /// Ends a backward pass: hands in the parameters that had no gradient and, unless tutti updates,
+  /// waits for the means.
   void finish() {
     if (unused_ == unused_parameters::left_alone) {
       leave_alone();
@@ -712,7 +733,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     } else {
       let_torch_see_means();
       const bool skips = is_to_be_skipped();
-      if (!skips || !goes_back()) {
+      if (!skips || !restores_residuals()) {
         remember_unseen();
       }
       if (skips) {
@@ -725,8 +746,9 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     begun_ = false;
   }
 
-  /// What a compressor remembers must not take in an infinity, which would stay there: zeros have
-  /// travelled in its place. Now every rank sees one, so that all of them skip the step.
+  /// Returns whether the step must be skipped because some gradient was not finite. Zeros were sent
+  /// in its place, because an infinity would stay in the residuals. Every rank is now shown an
+  /// infinity, so that all of them skip the step.
   bool is_to_be_skipped() {
     if constexpr (takes_back) {
       return engine_->values().skipped != skipped_;
@@ -742,10 +764,10 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
   }
 
-  /// What compressors remember is by then what it was before a step that is skipped.
-  bool goes_back() const {
+  /// Whether the engine restores what compressors remember before a step is skipped here.
+  bool restores_residuals() const {
     if constexpr (takes_back) {
-      return engine_->values().goes_back();
+      return engine_->values().restores_residuals();
     } else {
       return false;
     }
@@ -757,7 +779,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   bool shows_mean(const entry& its) const {
     return is_used(its) || (a_step_late && its.used_before);
   }
-  /// Of what no rank has used zeros travel, through its part of the arena: a `.grad` moves out.
+  /// Finds out which parameters any rank has used. Zeros are sent of all others, from their parts
+  /// of the arena, so that a `.grad` which lies there moves to other memory.
   void leave_alone() {
     std::vector<std::uint8_t> used(trained_.size());
     std::transform(trained_.begin(), trained_.end(), used.begin(),
@@ -773,7 +796,8 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
     }
   }
 
-  /// A mean that nobody sees is of what an earlier pass has left out: it is left out again.
+  /// Adds each mean that no `.grad` shows to the residual of its parameter. Such a mean is made of
+  /// what earlier passes have left out, and is thereby left out again.
   void remember_unseen() {
     using compression = typename engine_type::compression;
     constexpr std::size_t rows = facts::memory_per_element<compression>;
@@ -781,7 +805,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
       if (std::ranges::all_of(trained_, [this](const entry& its) { return shows_mean(its); })) {
         return;
       }
-      engine_->drain();  // where means are late, this pass's gradients may be on their way
+      engine_->drain();  // where means are a step late, this pass's gradients may be on their way
       const auto policy = make_policy<compression>(options_of<compression>());
       const plan& made = engine_->planned();
       const std::span<float> all = engine_->memories().front();
@@ -800,7 +824,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
       let_the_engine_see();
     }
   }
-  /// The part of its memory that a compressor sends with the next gradient.
+  /// Returns the part of a compressor's memory that it sends with the next gradient.
   template <class C>
   static std::span<float> left_out(const C& compression, const chunk_context& where,
                                    std::size_t n) {
@@ -830,7 +854,7 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
 
   unused_parameters unused_;
   std::vector<named_parameter> all_;
-  std::vector<known> known_;    ///< of each of them, when it was given
+  std::vector<known> known_;    ///< what each of them was when it was given
   std::vector<entry> trained_;  ///< those that require a gradient
   torch_memory<queue_type> memory_;
   detail::hidden_infinities<queue_type> infinities_{};
@@ -838,11 +862,11 @@ requires(!has_virtual_time<Transport> &&  // autograd waits
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
   std::unique_ptr<engine_type> engine_;
   std::unique_ptr<detail::side_channel<Beside>> beside_;
-  bool hides_infinities_ = false;  ///< some rank would keep one, or no mean may show it
-  std::uint32_t skipped_ = 0;      ///< steps before this pass, as the engine has counted them
+  bool hides_infinities_ = false;  ///< a residual would keep one, or a mean may not show it
+  std::uint32_t skipped_ = 0;      ///< the engine's count of skipped steps before this pass
   bool averages_ = true;
-  bool is_told_ = false;                ///< somebody calls `forward` before each pass
-  std::atomic<bool> forwarded_{false};  ///< an averaged pass that has no backward pass yet
+  bool is_told_ = false;                ///< `forward` is called before each pass
+  std::atomic<bool> forwarded_{false};  ///< an averaged pass has had no backward pass yet
   std::optional<Optimizer> next_{};
   std::uint64_t passes_ = 0;
   std::atomic<bool> begun_{false};

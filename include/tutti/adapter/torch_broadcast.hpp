@@ -11,7 +11,8 @@
 
 namespace tutti::adapter::detail {
 
-/// A copy of all their bytes, one behind the other, where they lie.
+/// Returns a copy of all values' bytes, one value behind the other, on the host or device where
+/// they lie.
 inline at::Tensor packed(const std::vector<at::Tensor>& values) {
   std::vector<at::Tensor> bytes;
   for (const at::Tensor& each : values) {
@@ -19,19 +20,19 @@ inline at::Tensor packed(const std::vector<at::Tensor>& values) {
   }
   return at::cat(bytes);
 }
-/// What `packed` has packed becomes the values of `into`.
+/// Copies the bytes that `packed` has returned to the values of `into`.
 inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into) {
   std::int64_t from = 0;
   for (const at::Tensor& each : into) {
     const auto length = static_cast<std::int64_t>(each.nbytes());
-    // A copy of its own begins where elements of any type may.
+    // A clone, because its memory is aligned for elements of any type.
     const at::Tensor mine = bytes.narrow(0, std::exchange(from, from + length), length).clone();
     each.copy_(mine.view(each.scalar_type()).view(each.sizes()));
   }
 }
 
-/// They lie all on the host, or all on one device, whose bytes come through the host's memory in
-/// one copy.
+/// Broadcasts values that lie all on the host, or all on one device. A device's bytes pass through
+/// host memory in one copy.
 template <class Beside>
 void broadcast_packed(side_channel<Beside>& beside, const std::vector<at::Tensor>& values, int rank,
                       int root) {
@@ -47,7 +48,7 @@ void broadcast_packed(side_channel<Beside>& beside, const std::vector<at::Tensor
   }
 }
 
-/// Values of rank `root` become everybody's.
+/// Copies the values of rank `root` to every rank.
 template <class Beside, class Queue>
 void broadcast(side_channel<Beside>& beside, const torch_memory<Queue>& memory,
                const std::vector<at::Tensor>& values, int rank, int root) {

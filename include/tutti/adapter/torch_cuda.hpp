@@ -14,9 +14,11 @@
 
 namespace tutti::adapter {
 
-/// Tensors of the device on which a transport was made: with this header data_parallel trains them,
-/// over transport::nccl or another whose queue is a CUDA stream.
-/// Cost: a stream's room (base/cuda/room.hpp) for each stream of torch's that is ever current.
+/// Handles tensors of the device on which a transport was made. If this header is included,
+/// data_parallel trains models there, over transport::nccl or another transport whose queue is a
+/// CUDA stream.
+/// Cost: a workspace (base/cuda/stream_workspace.hpp) for each stream of torch's that is ever
+/// current.
 template <>
 class torch_memory<cuda::stream> {
  public:

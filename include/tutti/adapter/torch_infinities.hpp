@@ -12,8 +12,8 @@
 
 namespace tutti::adapter::detail {
 
-/// Every element is a number. On a device the host waits for it.
-/// Cost on the host: of floats, one pass, where at::isfinite writes and reads flags, too.
+/// Returns whether every element is finite. On a device the host waits for the answer.
+/// Cost on the host: one pass over floats, where at::isfinite would write and read flags, too.
 template <class Queue>
 bool is_finite(const at::Tensor& gradient) {
   if constexpr (!has_own_memory<Queue>) {
@@ -29,13 +29,13 @@ bool is_finite(const at::Tensor& gradient) {
   return at::isfinite(gradient).all().template item<bool>();
 }
 
-/// Zeros in place of gradients that are not finite. Safe from several threads, each with tensors of
-/// its own.
-/// Cost on a device: a few kernels a gradient; nobody waits for them before `any`.
+/// Replaces gradients that are not finite by zeros and records that it has done so. Several threads
+/// may use it at once, each with tensors of its own.
+/// Cost on a device: a few kernels per gradient, for which nobody waits before `any`.
 template <class Queue>
 class hidden_infinities {
  public:
-  /// Of the gradient of tensor `which` among `tensors`.
+  /// Zeroes the gradient of tensor `which` among `tensors` if it is not finite.
   void hide(std::size_t which, at::Tensor& gradient) {
     if constexpr (has_own_memory<Queue>) {
       const at::Tensor found = at::isfinite(gradient).all().logical_not();
@@ -47,7 +47,7 @@ class hidden_infinities {
     }
   }
 
-  /// Some was hidden since it was last asked.
+  /// Returns whether any gradient was zeroed since the last call.
   bool any() {
     if constexpr (has_own_memory<Queue>) {
       const at::Tensor found = of_tensor_.any();
@@ -58,7 +58,7 @@ class hidden_infinities {
     }
   }
 
-  /// For so many tensors, which lie where `like` does.
+  /// Makes room for the flags of so many tensors, which lie where `like` does.
   void expect_of(std::size_t tensors, const at::Tensor& like) {
     if constexpr (has_own_memory<Queue>) {
       of_tensor_ = at::zeros({static_cast<std::int64_t>(tensors)}, like.options().dtype(at::kBool));
@@ -67,7 +67,7 @@ class hidden_infinities {
 
  private:
   std::atomic<bool> some_{false};
-  at::Tensor of_tensor_{};  ///< a flag each, on a device
+  at::Tensor of_tensor_{};  ///< a flag per tensor, used on a device only
 };
 
 }  // namespace tutti::adapter::detail

@@ -19,9 +19,9 @@
 
 namespace tutti::adapter {
 
-/// Where tensors lie that a `Queue` works on, and the queue on which torch works on them itself,
-/// for whoever calls. Here both are the host's, where work is done when its call returns;
-/// adapter/torch_cuda.hpp has a device's.
+/// Says where tensors must lie for a `Queue` to work on them, and on which queue torch itself works
+/// for the calling thread. Here both are the host's, where work is done when its call returns.
+/// adapter/torch_cuda.hpp specializes it for a device.
 template <class Queue>
 class torch_memory {
   static_assert(std::is_same_v<Queue, inline_queue>);  // else include tutti/adapter/torch_cuda.hpp
@@ -29,7 +29,7 @@ class torch_memory {
  public:
   explicit torch_memory(Queue&) {}
 
-  /// Throws usage_error unless the tensor lies here.
+  /// Throws usage_error unless the tensor lies where the queue works.
   void expect(const at::Tensor& value, const std::string& name) const {
     if (!is_on_host(value)) {
       throw usage_error(sentence({name, " lies on ", value.device().str(),
@@ -37,7 +37,7 @@ class torch_memory {
     }
   }
   bool is_on_host(const at::Tensor& value) const { return value.is_cpu(); }
-  /// The queue behind which torch's next operation of this thread comes.
+  /// The queue on which torch executes this thread's next operation.
   Queue& current() { return current_; }
 
  private:
@@ -46,7 +46,8 @@ class torch_memory {
 
 namespace detail {
 
-/// Lengths as they lie in memory: of a channels-last weight, the channels are the fastest.
+/// Returns the lengths of the dimensions in memory order, the slowest first: of a channels-last
+/// weight, the channels are the last.
 inline tensor_shape shape_of(const at::Tensor& value) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(value.dim()));
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -61,7 +62,8 @@ inline tensor_shape shape_of(const at::Tensor& value) {
   return tensor_shape(lengths);
 }
 
-/// So many zeros for a `Queue` to work on, the host's where kernels are fastest.
+/// Returns zeros for a `Queue` to work on. On the host they lie in a line_vector, where kernels are
+/// fastest.
 template <class Queue>
 at::Tensor zeros(std::int64_t elements, const at::TensorOptions& like) {
   if constexpr (has_own_memory<Queue>) {
@@ -75,7 +77,7 @@ at::Tensor zeros(std::int64_t elements, const at::TensorOptions& like) {
   }
 }
 
-/// Floats at `memory`, beside `value` and in its order.
+/// Returns the floats at `memory` as a tensor on the device of `value`, with its sizes and strides.
 inline at::Tensor floats_as(const at::Tensor& value, float* memory) {
   return at::from_blob(memory, value.sizes(), value.strides(), value.options().dtype(at::kFloat));
 }

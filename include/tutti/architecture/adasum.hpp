@@ -19,21 +19,25 @@
 
 namespace tutti::architecture {
 
-/// Tensor by tensor, two ranks' vectors a and b become
-/// (1 - <a,b> / 2|a|²) a + (1 - <a,b> / 2|b|²) b: their sum where they are orthogonal, their mean
-/// where they are equal, the other one where one is zero. Neighbours combine first, then neighbours
-/// of pairs, of fours and so on: each exchange halves what a rank holds, all ranks that hold a part
-/// of the two vectors add up their inner products, and the halves are gathered the same way back.
-/// Products are added in double.
+/// Adasum: ranks combine their vectors adaptively instead of adding them. Tensor by tensor, two
+/// ranks' vectors a and b become
+///   (1 - <a,b> / 2|a|²) a + (1 - <a,b> / 2|b|²) b,
+/// which is their sum where they are orthogonal, their mean where they are equal, and the other
+/// vector where one is zero. Neighbouring ranks combine first, then neighbouring pairs, then groups
+/// of four and so on. Each exchange halves the range of elements that a rank holds, and all ranks
+/// that hold a part of the same two vectors add up their inner products, in double. The halves are
+/// gathered on the way back.
 ///
-/// It carries gradients, or differences: then each rank steps alone on its own gradient, with
-/// momenta of its own, and what all steps combine to is added to where the parameters stood.
+/// With `carries::gradient` it combines gradients. With `carries::difference` each rank first takes
+/// a step on its own gradient, with momenta of its own. The steps are then combined, and the result
+/// is added to the parameters as they were before the step.
 ///
-/// Wire: 2(p-1)/p of the bytes in log2(p) exchanges and as many back, and three doubles a tensor in
-/// log2(p)(log2(p)+1)/2 more. Where p is no power of two, each rank above the next lower one, c,
-/// first hands its vectors to the rank c places below, which combines them with its own, and waits
-/// for the result: twice all bytes more for them. Cost: half of the bytes as scratch, all of them
-/// where p is no power of two; of differences, a copy of the parameters.
+/// Wire: 2(p-1)/p of the bytes, in log2(p) exchanges there and as many back, and three doubles a
+/// tensor in log2(p)(log2(p)+1)/2 more exchanges. If p is not a power of two, let c be the next
+/// lower one: each rank r >= c first sends its vectors to rank r - c, which combines them with its
+/// own, and receives the result at the end. Each such pair thus moves all bytes twice more.
+/// Cost: half of the bytes as scratch, or all of them if p is not a power of two; for differences,
+/// also a copy of the parameters.
 /// After: Maleki et al., "Scaling distributed training with adaptive summation", MLSys 2021;
 /// Horovod's Adasum, which takes powers of two alone.
 template <tutti::carries Carried = tutti::carries::gradient>
@@ -124,7 +128,7 @@ requires(Carried != tutti::carries::parameters) struct adasum {
     }
 
    private:
-    /// Elements of a launch.
+    /// A range of a launch's elements.
     struct run {
       std::size_t begin;
       std::size_t end;
@@ -135,8 +139,8 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       return static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
     }
 
-    /// What a rank holds of the sum of `ranks` neighbours: the upper half of a half where its
-    /// number has the bit.
+    /// Returns the range that a rank holds of the combination of `ranks` neighbours. At each
+    /// distance the rank keeps the upper half where its number has that bit, else the lower half.
     static run held(const launch& what, int rank, int ranks) {
       run mine{0, what.data.size()};
       for (int distance = 1; distance < ranks; distance *= 2) {
@@ -146,8 +150,8 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       return mine;
     }
 
-    /// The sums of `distance` neighbours combine, of which this rank and the one so far away hold
-    /// the same part.
+    /// Combines the results of two groups of `distance` neighbours. This rank and the one
+    /// `distance` away hold the same range of the two results; each keeps half of that range.
     task halve(endpoint self, const launch& what, int distance) const {
       const int rank = self.rank();
       const int peer = rank ^ distance;
@@ -165,7 +169,7 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       combine(self.queue(), what, mine, place);
     }
 
-    // ---- the workspace: this rank's inner products, another's, and another's vectors
+    // ---- the workspace: this rank's inner products, the peer's, and the peer's vectors
 
     std::size_t most_tensors(std::size_t elements) const {
       return std::min(elements, world_->planned().backward.size());
@@ -190,8 +194,8 @@ requires(Carried != tutti::carries::parameters) struct adasum {
 
     // ---- arithmetic, tensor by tensor
 
-    /// The inner products of what `some` of the launch holds of each tensor, and what was received
-    /// for it.
+    /// Computes, tensor by tensor, the inner products of this rank's elements and those received,
+    /// within the range `some`.
     template <class Queue>
     void multiply(Queue& queue, const launch& what, run some, kernels::operand place) const {
       charge(queue, 2 * sizeof(float) * some.size());
@@ -222,8 +226,8 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       }
     }
 
-    /// Calls `visit(mine, theirs, products)` for each tensor of the launch; what `some` holds of it
-    /// may be nothing.
+    /// Calls `visit(mine, theirs, products)` for each tensor of the launch, with those of its
+    /// elements that lie in the range `some`, which may be none.
     template <class Visit>
     void for_each_part(const launch& what, run some, Visit visit) const {
       if (what.phantom()) {

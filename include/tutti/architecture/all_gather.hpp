@@ -7,9 +7,11 @@
 
 namespace tutti::architecture {
 
-/// Every rank sends its payload to every other, and adds them all up in rank order.
-/// Wire: (p-1) payloads from every rank. Cost: p decodings of the whole chunk on every rank; pays
-/// where payloads are tiny and cannot be cut.
+/// Every rank sends its payload to every other rank, and each rank adds up all payloads in rank
+/// order.
+/// Wire: (p-1) payloads from every rank.
+/// Cost: every rank decodes p payloads of the whole chunk. This pays where payloads are tiny and
+/// cannot be cut into parts.
 /// After: the exchange of sparse gradients in Horovod and in TopK-SGD.
 struct all_gather {
   using role = tutti::role::architecture;

@@ -21,8 +21,8 @@
 
 namespace tutti::architecture {
 
-/// How the payloads of a summable compressor add up in a collective. Payloads are elements one by
-/// one, of 1, 2, 4 or 8 bytes, so any pieces of `unit` bytes are whole ones.
+/// Adds up the payloads of a summable compressor inside a collective. A payload is a sequence of
+/// elements of 1, 2, 4 or 8 bytes each, so any piece of `unit` bytes holds whole elements.
 template <class Compression>
 struct payload_fold {
   static constexpr std::size_t unit = 64;
@@ -46,8 +46,8 @@ struct payload_fold {
   }
 };
 
-/// Every rank holds the parameters; payloads are added on their way by a collective.
-/// Wire: the collective's, of the payload's size.
+/// Every rank holds all parameters, and a collective adds up the payloads on their way.
+/// Wire: as the collective, for payloads of the compressor's size.
 /// After: Horovod, Sergeev and Del Balso, 2018; with mean::before, PyTorch's
 /// DistributedDataParallel; with mean::none, tf_cnn_benchmarks' `replicated` and tensorpack's
 /// SyncMultiGPUTrainerReplicated with average=False.
@@ -57,7 +57,7 @@ struct all_reduce {
   using collective = Collective;
   using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
-  static constexpr bool adds_in_rounds = Mean == mean::after;  // the last round ends in a mean
+  static constexpr bool adds_in_rounds = Mean == mean::after;  // the last round makes a mean
   static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
@@ -79,7 +79,8 @@ struct all_reduce {
     return cost_alone(make_policy<Collective>(set), who.workers, who.per_host, elements);
   }
 
-  /// The name of the way that a chunk of so many elements takes, where sizes go several ways.
+  /// Returns the name of the collective that a chunk of so many elements goes by, where the
+  /// collective chooses one by size.
   static std::string way_of(const options& set, std::size_t elements) requires
       requires(const Collective& its) {
     its.way_of(elements);
@@ -124,7 +125,8 @@ struct all_reduce {
     }
 
    private:
-    /// A launch by value: the chosen compressor's is made here, and must last.
+    /// Takes the launch by value, because the one made for the chosen compressor is the caller's
+    /// temporary.
     template <class C>
     task add_up_selected(typename World::endpoint self, launch<C> what) const {
       co_await add_up(self, what);
@@ -166,7 +168,8 @@ struct all_reduce {
       }
       return sum;
     }
-    /// No coroutine, in whose frame its arguments would be written and read again at once.
+    /// Not a coroutine, which would write its arguments into a frame only to read them back at
+    /// once.
     template <class C>
     task add_up_all(typename World::endpoint self, const launch<C>& what) const {
       return collective_.all_reduce(self, sum_of(what));
@@ -190,7 +193,8 @@ struct all_reduce {
       }
     }
 
-    /// Of a payload at the workspace's begin; the collective's scratch follows `room` bytes later.
+    /// Returns the reduction of a payload at the beginning of the workspace. The collective's
+    /// scratch begins `room` bytes after that.
     template <class C>
     auto reduction_of(const launch<C>& what, std::size_t elements, std::size_t element_bytes,
                       std::size_t room) const {
@@ -205,7 +209,8 @@ struct all_reduce {
       return sum;
     }
 
-    /// Turns are counted once, from the model's first bucket to its last.
+    /// Chooses the route of every chunk once. Turns are counted from the model's first bucket to
+    /// its last, for each range of sizes by itself.
     [[gnu::cold]] void find_routes() {
       const plan& made = world_->planned();
       routes_.resize(made.chunks.size());
@@ -255,7 +260,7 @@ struct all_reduce {
 
     World* world_;
     Collective collective_;
-    std::vector<std::uint64_t> routes_{};  ///< of each chunk, where there are several
+    std::vector<std::uint64_t> routes_{};  ///< of each chunk, where the collective has several
   };
 };
 static_assert(architecture_policy<all_reduce<>>);

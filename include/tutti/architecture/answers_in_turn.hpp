@@ -17,12 +17,13 @@
 
 namespace tutti::architecture {
 
-/// A base of states that keep chunks which others draw towards their own: whoever asks for a chunk
-/// brings its parameters y and is sent what is kept of it here, as it was, which becomes
+/// Base class of states that keep copies of chunks for other ranks to average with
+/// (bipartite_averaging, elastic_servers). A rank that asks for a chunk sends its own parameters y
+/// of it and receives the kept parameters x as they were before, which then become
 ///   x = (1 - share) x + share y.
-/// Those who ask for the same chunk are answered one after the other, in the order they came: what
-/// is sent is a copy, and the next answer needs its place.
-/// Cost: of each chunk that is kept, its parameters and that copy.
+/// Requests for the same chunk are answered one after the other, in the order in which they come,
+/// because a reply is sent from a copy of x whose memory the next reply needs.
+/// Cost: for each chunk kept, its parameters and that copy.
 template <class World>
 class answers_in_turn {
   using endpoint = typename World::endpoint;
@@ -30,7 +31,8 @@ class answers_in_turn {
   using floats = typename World::template memory<float>;
 
  public:
-  /// Throws communication_error if what comes is not as long as what is kept.
+  /// Starts the reply to a request, after the earlier replies of its chunk. Throws
+  /// communication_error if the chunk is not kept here or the message is not as long as the chunk.
   task serve(endpoint self, message theirs) {
     const std::uint32_t number = theirs.number();
     const std::size_t bytes =
@@ -55,7 +57,7 @@ class answers_in_turn {
     }
   }
 
-  /// What is kept begins where the model is now.
+  /// Sets the kept parameters to those of the model.
   void resume(std::uint64_t) {
     for (std::uint32_t number = 0; number < all_.size(); ++number) {
       if (all_[number].is_kept) {
@@ -63,7 +65,7 @@ class answers_in_turn {
       }
     }
   }
-  /// What is kept, chunk by chunk.
+  /// Returns the kept parameters, chunk by chunk.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> every;
     for (auto& each : all_) {
@@ -75,7 +77,7 @@ class answers_in_turn {
   }
 
  protected:
-  /// `keeps(chunk)`: that chunk is kept here.
+  /// `keeps(chunk)` says whether this rank keeps the chunk.
   template <class Keeps>
   answers_in_turn(World& world, float share, Keeps keeps)
       : world_(&world), share_(share), all_(world.planned().chunks.size()) {
@@ -89,30 +91,31 @@ class answers_in_turn {
     }
   }
 
-  /// How often somebody has drawn a chunk that is kept here.
+  /// Returns how often other ranks have averaged with a chunk that is kept here.
   std::uint64_t times_drawn(std::uint32_t number) const { return all_[number].drawn; }
-  /// What is kept of a chunk; nothing of a phantom.
+  /// Returns the kept parameters of a chunk; nothing for a phantom.
   std::span<float> kept_of(std::uint32_t number) { return span_of(all_[number].parameters); }
 
  private:
   struct kept {
     bool is_kept{};
     floats parameters{};
-    floats sent{};    ///< these as they were, while somebody reads them
-    task answered{};  ///< the last of those who asked
+    floats sent{};    ///< copy of the parameters that the current reply is sent from
+    task answered{};  ///< the latest request's reply
     std::uint64_t drawn{};
   };
 
   task answer(endpoint self, message theirs, task last) {
     {
-      const task before = std::move(last);  // gone when it has ended, or all would hang together
+      // Destroyed as soon as it is done, or all replies would stay in one chain of tasks.
+      const task before = std::move(last);
       co_await before;
     }
     const std::uint32_t number = theirs.number();
     const int peer = theirs.peer();
     kept& mine = all_[number];
     {
-      const message given = std::move(theirs);  // its sender goes on when it has been read
+      const message given = std::move(theirs);  // its destruction lets the sender go on
       const std::span<const float> brought(reinterpret_cast<const float*>(given.bytes().data()),
                                            given.bytes().size() / sizeof(float));
       world_->copy(span_of(mine.sent), span_of(mine.parameters));

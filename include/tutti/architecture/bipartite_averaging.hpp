@@ -20,14 +20,14 @@
 
 namespace tutti::architecture {
 
-/// Which passive ranks an active one averages with.
+/// Which passive (odd) ranks an active (even) rank may average with.
 enum class bipartite {
-  complete,  ///< any of them
-  ring,      ///< the next one on either side
+  complete,  ///< all of them
+  ring,      ///< the next rank on either side
 };
 constexpr std::array<std::string_view, 2> names(bipartite) { return {"complete", "ring"}; }
 
-/// The passive rank that an active one averages with in a step.
+/// Returns the passive rank that an active rank averages with in a step.
 constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uint64_t step,
                          int size) {
   const std::uint64_t bits = drawn(seed, rank, step);
@@ -37,18 +37,19 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
   return (rank + (bits % 2 == 0 ? 1 : size - 1)) % size;
 }
 
-/// Every rank keeps a model of its own. In each step an active rank, those of even number, draws a
-/// passive one, and both models become the mean of the two, in one go:
+/// Every rank keeps a model of its own. In each step an active rank (of even number) draws a
+/// passive rank (of odd number), and both models become the mean of the two in one exchange:
 ///   x_i, x_j = (x_i + x_j) / 2, then the optimizer on rank i's gradient.
-/// A passive rank averages with whoever asks, at any moment, also while it computes, on what it
-/// will go on from: its next step begins with all that has been averaged and applies its own
-/// gradient, which was computed before. Nobody is in lock-step, and as nobody waits for an active
-/// rank, no ring of ranks waits for each other. A mean is of one chunk; where it must be of the
-/// model as a whole, fuse all tensors.
-/// Wire: from active ranks the parameters, and as much back.
-/// Cost: a buffer as large as the model, and two copies of it on passive ranks: one is read by
-/// whoever asked last, one is where averages go on. Who asks a passive rank for the same chunk
-/// meanwhile waits for that.
+/// A passive rank averages with every active rank that asks, at any moment, even while it computes.
+/// It averages into a second copy of its model. At the end of its step it takes over that copy and
+/// applies its own gradient, which was computed on the older parameters. Ranks do not run in
+/// lock-step, and as no rank waits for an active one, there is no cycle of ranks that wait for each
+/// other. Each average is of one chunk; where the whole model must be averaged at once, fuse all
+/// tensors.
+/// Wire: the parameters from each active rank, and as much back.
+/// Cost: a buffer as large as the model, and on passive ranks two copies of the model: averages are
+/// made in one, and the latest reply is sent from the other. Another request for the same chunk
+/// waits until that reply has been read.
 /// After: Lian et al., "Asynchronous decentralized parallel stochastic gradient descent", ICML
 /// 2018.
 struct bipartite_averaging {
@@ -59,7 +60,7 @@ struct bipartite_averaging {
   static constexpr bool stale = true;
   static constexpr bool waits_for_nobody = true;
   static constexpr tutti::carries carries = tutti::carries::parameters;
-  static constexpr bool updates_first = true;  // others average with what the update left
+  static constexpr bool updates_first = true;  // peers average with the updated parameters
   static constexpr bool ignores_compression = true;
 
   struct options {
@@ -77,7 +78,7 @@ struct bipartite_averaging {
 
   static constexpr bool listens(const options&, int, int) { return true; }
 
-  /// Passive ranks wait for no link, so none bounds the pace of all.
+  /// Returns 0: passive ranks wait for no link, so no NIC bounds the pace of all ranks.
   static constexpr double busiest_nic(double, double, placement) { return 0; }
 
   template <class World>
@@ -85,7 +86,8 @@ struct bipartite_averaging {
     using endpoint = typename World::endpoint;
 
    public:
-    /// Throws usage_error if two neighbours would both be active.
+    /// Throws usage_error if two neighbours would both be active, as in a ring of an odd number of
+    /// ranks.
     state(World& world, const options& set)
         : answers_in_turn<World>(world, 0.5f, is_passive(world)),
           world_(&world),
@@ -138,12 +140,13 @@ struct bipartite_averaging {
       });
     }
 
-    /// A gradient is as stale, chunk by chunk, as others have averaged with this rank since it had
-    /// its model from the step before: 0 on active ranks.
+    /// Returns the staleness of this rank's own gradients, chunk by chunk: how often other ranks
+    /// have averaged with it since it took over its model in the step before. Active ranks have 0.
     push_counts counted_pushes() const { return counts_; }
 
    private:
-    /// Where a chunk has several tensors, as the first of them has it.
+    /// Counts the staleness of each chunk whose first element is this tensor's, so that a chunk of
+    /// several tensors counts once.
     void count(std::size_t position) {
       world_->for_each_chunk(position, [&](std::uint32_t number) {
         if (part_of(number, position).first_element ==
@@ -160,13 +163,14 @@ struct bipartite_averaging {
       return [&world](const chunk&) { return world.rank() % 2 == 1; };
     }
 
-    /// What this rank will go on from, of a part of a chunk.
+    /// Returns the averaged parameters of a part of a chunk, which this rank takes over at its
+    /// step's end.
     std::span<float> averaged(std::uint32_t number, const chunk& part) {
       const std::size_t first = part.first_element - world_->planned().chunks[number].first_element;
       return world_->phantom() ? std::span<float>()
                                : this->kept_of(number).subspan(first, part.elements);
     }
-    /// What a chunk holds of the tensor at a position.
+    /// Returns the part of a chunk that belongs to the tensor at a position.
     chunk part_of(std::uint32_t number, std::size_t position) const {
       const plan& made = world_->planned();
       chunk part = made.chunks[number];
@@ -179,7 +183,7 @@ struct bipartite_averaging {
 
     World* world_;
     options set_;
-    std::vector<std::uint64_t> read_;  ///< how often each chunk was drawn before the last step
+    std::vector<std::uint64_t> read_;  ///< times_drawn of each chunk at the last step
     push_counts counts_{};
   };
 };

@@ -5,12 +5,13 @@
 
 namespace tutti::architecture {
 
-/// The mean that a step applies is that of the step before, which has had a whole step to arrive:
-/// nobody waits for a mean of the gradients just computed. The first step applies nothing, and the
-/// last mean is never applied. Where models are mixed, what a step mixes in was asked for a step
-/// before.
-/// Wire: as `Inner`. Cost: a buffer as large as the model.
-/// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`; of pair_averaging, KungFu's
+/// Runs `Inner` one step late. Each step applies the mean of the step before, which has had a whole
+/// step to arrive, so that no rank waits for the mean of the gradients that it has just computed.
+/// The first step applies nothing, and the last mean is never applied. If `Inner` mixes models, a
+/// step mixes in the model that was requested a step before.
+/// Wire: as `Inner`.
+/// Cost: a buffer as large as the model.
+/// After: tf_cnn_benchmarks, `--variable_consistency=relaxed`; for pair_averaging, KungFu's
 /// prefetched requests, Mai et al., OSDI 2020.
 template <architecture_policy Inner = replicated<>>
 struct delayed : Inner {

@@ -12,7 +12,8 @@
 
 namespace tutti::architecture {
 
-/// A launch's floats become their mean, around a ring, in `workspace_bytes` of its workspace.
+/// Replaces a launch's floats by their mean over the ranks, with a ring all-reduce that needs
+/// `workspace_bytes` of the launch's workspace.
 struct mean_of_floats {
   static std::size_t workspace_bytes(std::size_t elements, int ranks) {
     return collective::ring{}.scratch_bytes(elements, sizeof(float), ranks);
@@ -40,10 +41,12 @@ struct mean_of_floats {
   };
 };
 
-/// Gradients travel as floats, whatever the compressor: the first of a switch_at, whose second
-/// compresses. `switch_at<dense, all_gather>` is a warm-up of dense steps for a compressor whose
-/// payloads do not add; what that remembers begins with the switch. Alone it is all_reduce<>.
-/// Wire: the ring's. Cost: the ring's.
+/// Gradients travel as floats, whatever the compressor. It is meant as the first architecture of a
+/// switch_at whose second one compresses: `switch_at<dense, all_gather>` takes dense steps as a
+/// warm-up for a compressor whose payloads do not add. What that compressor remembers begins with
+/// the switch. Without a switch, it is all_reduce<> without compression.
+/// Wire: as the ring.
+/// Cost: as the ring.
 /// After: Tang et al., "1-bit Adam", ICML 2021, whose first steps are dense.
 struct dense {
   using role = tutti::role::architecture;

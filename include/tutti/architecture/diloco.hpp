@@ -17,8 +17,9 @@
 
 namespace tutti::architecture {
 
-/// Throws usage_error unless outer steps go along what models have come to, and their momentum
-/// fades and is the only one.
+/// Throws usage_error unless the outer rate is above 0 and the outer momentum is from 0 to below 1.
+/// With a compressor that sends momenta the outer momentum must be 0, or it would be a momentum of
+/// momenta.
 template <class Compression>
 [[gnu::cold]] void expect_outer_steps(std::string_view whose, double rate, double momentum) {
   if (!(rate > 0)) {
@@ -36,16 +37,19 @@ template <class Compression>
   }
 }
 
-/// Every rank applies its own gradients by the engine's optimizer, the inner one, whose memory
-/// stays each rank's own. After each `period` steps all ranks together take one outer step, by SGD
-/// with Nesterov's momentum, from where they stood after the last one, s:
+/// Every rank applies its own gradients with the engine's optimizer (the inner one), whose state
+/// each rank keeps to itself. After every `period` steps all ranks take one outer step together, by
+/// SGD with Nesterov's momentum. It starts from s, where the last outer step ended, while x is a
+/// rank's model:
 ///   d = mean over the ranks of s - x
 ///   v = momentum * v + d
 ///   s = s - rate * (d + momentum * v)
 ///   x = s, on every rank.
-/// With rate 1 and no momentum that is the mean of the models, local SGD.
-/// Wire: the collective's, of the payload of d, in one step of `period`; nothing in the others.
-/// Cost: a buffer and two memories as large as the model. A checkpoint holds both.
+/// With rate 1 and no momentum this is the mean of the models, as in local SGD.
+/// Wire: as the collective, for the payload of d, in one step of every `period`; nothing in the
+/// others.
+/// Cost: a buffer and two memories (s and v) as large as the model. A checkpoint holds both
+/// memories.
 /// After: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models",
 /// 2023.
 template <collective_policy Collective = collective::ring>
@@ -67,14 +71,14 @@ struct diloco : all_reduce<Collective> {
     }
   };
 
-  /// Most steps send nothing.
+  /// Returns 0, because most steps send nothing.
   static constexpr double busiest_nic(double, double, placement) { return 0; }
 
   template <class World>
   class state : public all_reduce<Collective>::template state<World> {
    public:
-    /// Throws usage_error if the period is not at least 1, or for a rate or momentum that cannot
-    /// be.
+    /// Throws usage_error if the period is not at least 1, or if the outer rate or momentum is out
+    /// of range.
     state(World& world, const options& set)
         : all_reduce<Collective>::template state<World>(world, {}),
           world_(&world),
@@ -120,8 +124,8 @@ struct diloco : all_reduce<Collective> {
    private:
     World* world_;
     options set_;
-    typename World::template memory<float> start_;     ///< where the last outer step ended
-    typename World::template memory<float> velocity_;  ///< the outer momentum
+    typename World::template memory<float> start_;     ///< s: parameters after the last outer step
+    typename World::template memory<float> velocity_;  ///< v: the outer momentum
   };
 };
 static_assert(architecture_policy<diloco<>>);

@@ -15,15 +15,17 @@
 
 namespace tutti::architecture {
 
-/// Every rank keeps a model of its own, and an elastic force draws it and a centre towards each
-/// other. In each step t that is a multiple of `period`, with a = force / p on p ranks,
-///   x_i = x_i - a (x_i - c), all at once with
+/// Every rank keeps a model x_i of its own, and an elastic force draws the models and a centre c
+/// towards each other. In each step t that is a multiple of `period`, with a = force / p on p
+/// ranks,
+///   x_i = x_i - a (x_i - c)
 ///   c   = c + a * sum over i of (x_i - c) = (1 - force) c + force * mean(x),
-/// and then, as in any other step, the optimizer on rank i's gradient, which was computed before.
-/// Every rank has the centre c, and it is the same. Without an optimizer of the engine's, one of
-/// the user's may follow `wait`.
-/// Wire: the collective's, of the parameters, in one step of `period`; nothing in the others. Cost:
-/// a buffer and a memory as large as the model. A checkpoint holds the centre.
+/// both with the old values on the right. Then, as in any other step, the optimizer runs on rank
+/// i's gradient, which was computed before. Every rank keeps the same centre c. Without an
+/// optimizer of the engine's, one of the user's may follow `wait`.
+/// Wire: as the collective, for the parameters, in one step of every `period`; nothing in the
+/// others.
+/// Cost: a buffer and a memory (the centre) as large as the model. A checkpoint holds the centre.
 /// After: Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015, its
 /// synchronous form; `force` is its beta.
 template <collective_policy Collective = collective::ring>

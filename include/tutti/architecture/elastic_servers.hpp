@@ -17,17 +17,18 @@
 
 namespace tutti::architecture {
 
-/// Every worker keeps a model of its own, and an elastic force draws it and a centre, which servers
-/// keep, towards each other. In each of a worker's own steps t that is a multiple of `period`, with
-/// a = force / W on W workers,
-///   x = x - a (x - c), together with
+/// Every worker keeps a model x of its own, and an elastic force draws the models and a centre c,
+/// which servers keep, towards each other. In each of a worker's own steps t that is a multiple of
+/// `period`, with a = force / W on W workers,
+///   x = x - a (x - c)
 ///   c = c + a (x - c),
-/// and then, as in any other step, the optimizer on its gradient, which was computed before. No
-/// worker waits for another: a chunk's exchanges take place one after the other, as they come.
-/// Wire: the parameters to the chunk's server in one step of `period`, and the centre as it was
-/// before back; nothing in the others. Cost: on servers the chunk's centre, and a copy of it that
-/// whoever came last is sent. Servers count how stale exchanges are. A checkpoint of worker 0's
-/// holds the centre.
+/// both with the old values on the right. Then, as in any other step, the optimizer runs on the
+/// worker's gradient, which was computed before. No worker waits for another's step: a server
+/// carries out the exchanges of a chunk one after the other, in the order in which they come.
+/// Wire: in one step of every `period`, the parameters to the chunk's server, and back the centre
+/// as it was before; nothing in the others.
+/// Cost: on servers, each chunk's centre and a copy of it that the latest reply is sent from.
+/// Servers count how stale exchanges are. Worker 0's checkpoint holds the centre.
 /// After: Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015,
 /// algorithm 1; `force` is its beta.
 struct elastic_servers {
@@ -56,7 +57,7 @@ struct elastic_servers {
     }
   };
 
-  /// Throws usage_error if they leave no worker or no server.
+  /// Returns the number of workers. Throws usage_error if `set` leaves no worker or no server.
   static int workers(const options& set, int size) { return of_servers::workers(those(set), size); }
   static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
   static void place(plan& made, const options& set, int size) {
@@ -113,7 +114,8 @@ struct elastic_servers {
       count(theirs.number(), theirs.peer());
       return answers_in_turn<World>::serve(self, std::move(theirs));
     }
-    /// An exchange is as stale as there were others of the chunk since its worker's last.
+    /// Returns the staleness of exchanges: how many others of the same chunk there were since the
+    /// worker's last one.
     push_counts counted_pushes() const { return counts_; }
 
    private:
@@ -133,8 +135,8 @@ struct elastic_servers {
 
     World* world_;
     options set_;
-    std::vector<std::uint64_t> exchanges_;  ///< of each chunk
-    std::vector<std::uint64_t> read_;       ///< of these, when a worker last read the chunk
+    std::vector<std::uint64_t> exchanges_;  ///< of each chunk so far
+    std::vector<std::uint64_t> read_;       ///< of those, at each worker's last exchange
     push_counts counts_{};
   };
 

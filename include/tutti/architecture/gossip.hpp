@@ -11,15 +11,15 @@
 
 namespace tutti::architecture {
 
-/// Every rank keeps a model of its own and, in each step, takes the mean of it and its neighbours'
-/// before it applies its own gradient, which was computed before:
+/// Every rank keeps a model of its own. In each step it takes the mean of its own and its
+/// neighbours' models, and then applies its own gradient, which was computed before:
 ///   x_i = sum over j of W_ij x_j, then the optimizer on rank i's gradient,
-/// where W_ij is 1 / (1 + d) for i and the d ranks that hand it their models, else 0. Rows and
-/// columns of W add up to 1, and a graph that is not connected is refused, so that without
-/// gradients all models come to their mean. Without an optimizer of the engine's, one of the user's
-/// may follow `wait`.
+/// where W_ij is 1 / (1 + d) for j = i and for the d ranks j that send their models to i, else 0.
+/// Rows and columns of W add up to 1, and a graph that is not connected is refused, so that without
+/// gradients all models converge to their mean. Without an optimizer of the engine's, one of the
+/// user's may follow `wait`.
 /// Wire: the parameters, to two neighbours on a ring, to ceil(log2 p) on the exponential graph.
-/// Cost: a buffer as large as the model, and a copy of what is on its way.
+/// Cost: a buffer as large as the model, and a copy of each launch while it is on its way.
 /// After: Lian et al., "Can decentralized algorithms outperform centralized algorithms?", NIPS
 /// 2017; the exponential graph's weights are Ying et al.'s, NeurIPS 2021.
 struct gossip {
@@ -44,7 +44,7 @@ struct gossip {
   };
 
   static constexpr double busiest_nic(const options& set, double, double dense, placement who) {
-    return circle{set.topology, set.hop, who.workers}.leaving_a_host(who) * dense;
+    return circulant{set.topology, set.hop, who.workers}.leaving_a_host(who) * dense;
   }
 
   template <class World>
@@ -79,7 +79,7 @@ struct gossip {
 
    private:
     World* world_;
-    circle graph_;
+    circulant graph_;
   };
 };
 static_assert(architecture_policy<gossip>);

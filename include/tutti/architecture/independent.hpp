@@ -8,8 +8,10 @@
 
 namespace tutti::architecture {
 
-/// Every rank trains alone on what it sees: the bound that no communication can beat.
-/// Wire: nothing. Cost: nothing; the replicas drift apart.
+/// Every rank trains by itself on its own data. No strategy that communicates can be faster, so
+/// this is a bound to compare others with.
+/// Wire: nothing.
+/// Cost: nothing; the replicas drift apart.
 /// After: tf_cnn_benchmarks' `independent`.
 struct independent {
   using role = tutti::role::architecture;

@@ -16,26 +16,27 @@
 
 namespace tutti::architecture {
 
-/// The period while it warms up.
+/// How the period grows in the warm-up.
 enum class growth {
-  constant,  ///< 1 step
-  doubling,  ///< 1, 2, 4, ... up to the period, equally many steps of each
+  constant,  ///< it is 1 step throughout
+  doubling,  ///< it is 1, 2, 4, ... up to `period`, each for equally many steps
 };
 constexpr std::array<std::string_view, 2> names(growth) { return {"constant", "doubling"}; }
 
-/// What becomes of momenta where models become their mean.
+/// What happens to the optimizer's momenta when models are averaged.
 enum class momenta {
-  kept,      ///< they stay each rank's own
-  averaged,  ///< they become their mean, too
+  kept,      ///< each rank keeps its own
+  averaged,  ///< they are averaged, too
 };
 constexpr std::array<std::string_view, 2> names(momenta) { return {"kept", "averaged"}; }
 
-/// Every rank applies its own gradients, and after step t all models become their mean where t + 1
-/// is a multiple of H(t): `period`, or in the first `warm_up` steps less, as `growth` says. With
-/// constant growth that is post-local SGD: synchronous until a step, and then local.
-/// Wire: the collective's, of the parameters, in one step of H; nothing in the others; of momenta
-/// that are averaged as much again for each. Cost: a buffer as large as the model; the replicas
-/// drift apart between means.
+/// Every rank applies its own gradients, and from time to time all models are replaced by their
+/// mean. That happens after each step t for which t + 1 is a multiple of H(t), which is `period`,
+/// or less in the first `warm_up` steps, as `growth` says. With constant growth this is post-local
+/// SGD: synchronous in the warm-up, and local afterwards.
+/// Wire: as the collective, for the parameters, in one step of every H; nothing in the others.
+/// Where momenta are averaged, as much again for each of them.
+/// Cost: a buffer as large as the model; the replicas drift apart between means.
 /// After: Stich, "Local SGD converges fast and communicates little", ICLR 2019; Lin et al., "Don't
 /// use large mini-batches, use local SGD", ICLR 2020, for the warm-up; Yu, Jin and Yang, "On the
 /// linear speedup analysis of communication efficient momentum SGD", ICML 2019, for the momenta.
@@ -80,7 +81,8 @@ struct local_sgd : all_reduce<Collective> {
     using launch = typename World::launch;
 
    public:
-    /// Throws usage_error if the period is not at least 1, or momenta have no second half to go in.
+    /// Throws usage_error if the period is not at least 1, or if momenta are averaged under a
+    /// schedule that splits exchanges: there an exchange ends with the models' second half.
     state(World& world, const options& set) : base(world, {}), world_(&world), set_(set) {
       if (set.period < 1) {
         throw usage_error("architecture::local_sgd: the period must be at least 1 step. Fix: 4.");

@@ -14,26 +14,28 @@
 
 namespace tutti::architecture {
 
-/// What an even number of voters elects who do not agree: +1, or one of the two by chance.
+/// The result of a tied vote, among an even number of voters: +1, or a sign drawn at random.
 enum class tie { positive, by_chance };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(tie) { return {"positive", "by_chance"}; }
 
-/// What a rank's vote is where no other has one.
+/// What a rank that trains alone applies.
 enum class single_voter {
-  votes,        ///< as many do
-  is_believed,  ///< what it would have voted on is applied, with its magnitude
+  votes,        ///< the signs it votes for, as with several voters
+  is_believed,  ///< the values behind those signs, with their magnitudes
 };
 constexpr std::array<std::string_view, 2> names(single_voter) { return {"votes", "is_believed"}; }
 
-/// Every rank sends one vote an element to rank 0, itself a voter, which sends the majority back.
-/// The outcome stands for the mean: an optimizer's weight decay comes after the vote. A tie is +1
-/// as published, which pulls every element one way where voters are even; `by_chance` it is
-/// unbiased: an even number of voters is joined by a ballot of random votes, which decides ties
-/// alone. In the published program one that trains alone is_believed: its momentum is applied.
-/// Wire: one payload from every rank to rank 0 and one back. Cost: rank 0's link, 2(p-1)
-/// payloads. After: Bernstein et al., "signSGD with Majority Vote", 2018.
+/// Every rank sends one vote (a sign) an element to rank 0, itself a voter, which sends the
+/// majority back. The optimizer takes the result for the mean gradient, so its weight decay comes
+/// after the vote. As published, a tie counts as +1, which biases every element in one direction
+/// where the number of voters is even. With tie::by_chance the result is unbiased: a ballot of
+/// random votes joins an even number of voters, and decides only ties. In the published program a
+/// rank that trains alone is believed (single_voter::is_believed): its momentum is applied.
+/// Wire: one payload from every rank to rank 0 and one back.
+/// Cost: rank 0's link carries 2(p-1) payloads.
+/// After: Bernstein et al., "signSGD with Majority Vote", 2018.
 struct majority_vote {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
@@ -57,7 +59,7 @@ struct majority_vote {
     }
   };
 
-  /// Rank 0's host receives the ballots of all that live elsewhere.
+  /// Returns what rank 0's host receives: the ballots of all ranks on other hosts.
   static constexpr double busiest_nic(double payload, double, placement who) {
     return bound::gather(payload, who.workers, who.per_host);
   }
@@ -106,7 +108,8 @@ struct majority_vote {
    private:
     int ballots() const { return world_->size() + (has_ballot_of_chance_ ? 1 : 0); }
 
-    /// Whoever votes on something else than the gradient says on what.
+    /// Leaves in the launch the values that this rank would have voted on. A compressor that votes
+    /// on something other than the gradient supplies them by `voted_on`.
     template <class Queue>
     static void believe(Queue& queue, const typename World::launch& what) {
       if (what.phantom()) {
@@ -150,7 +153,7 @@ struct majority_vote {
     return what.workspace.subspan(at(rank) * slot(*what.compression, what.data.size()), bytes);
   }
 
-  /// The majority takes the place of rank 0's ballot.
+  /// Replaces rank 0's ballot by the majority of all ballots.
   template <class Queue, class Launch>
   static void count(Queue& queue, const Launch& what, int ranks) {
     charge(queue, (at(ranks) + 1) * what.capacity());

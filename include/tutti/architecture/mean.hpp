@@ -2,16 +2,17 @@
 
 namespace tutti::architecture {
 
-/// When a sum of gradients becomes their mean over the ranks.
+/// When gradients are divided by the number of ranks, to make a mean of their sum.
 enum class mean {
-  after,  ///< once it is made, as Horovod does
-  /// Every rank divides its own, as PyTorch's DistributedDataParallel does: sums of 16 bits then
-  /// overflow no sooner than their mean, and small gradients lose digits before they are added.
+  after,  ///< after they are added, as Horovod does
+  /// Every rank divides its own gradients before they are added, as PyTorch's
+  /// DistributedDataParallel does. Sums in 16 bits then overflow no sooner than their mean, but
+  /// small gradients lose digits.
   before,
-  none,  ///< never: the learning rate has to be for a sum; passes of a step are averaged still
+  none,  ///< never: the learning rate must suit a sum (a step's passes are still averaged)
 };
 
-/// What a state's `average()` is under that rule, of gradients.
+/// Returns a state's `average()` for gradients, under the rule `When`.
 template <mean When, class World>
 float average_of_gradients(const World& world) {
   const int ranks = When == mean::none ? 1 : world.workers();

@@ -12,11 +12,13 @@
 
 namespace tutti::architecture {
 
-/// Every rank keeps a model of its own and draws it towards the mean of all before it applies its
-/// own gradient: x = (1 - alpha) * x + alpha * mean(x), then the optimizer on the rank's gradient.
-/// With alpha 0 ranks train alone; with 1 they all step from one mean. Without an optimizer of the
-/// engine's, one of the user's may follow `wait`.
-/// Wire: the collective's, of the parameters. Cost: a buffer as large as the model.
+/// Every rank keeps a model x of its own. In each step it draws its model towards the mean of all
+/// models, and then applies its own gradient:
+///   x = (1 - alpha) * x + alpha * mean(x), then the optimizer on the rank's gradient.
+/// With alpha 0 every rank trains by itself; with 1 all ranks step from the same mean. Without an
+/// optimizer of the engine's, one of the user's may follow `wait`.
+/// Wire: as the collective, for the parameters.
+/// Cost: a buffer as large as the model.
 /// After: Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015;
 /// KungFu's SynchronousAveraging, Mai et al., OSDI 2020.
 template <collective_policy Collective = collective::ring>

@@ -16,12 +16,14 @@
 
 namespace tutti::architecture {
 
-/// Means of gradients as floats while an optimizer warms up; from the step on that it says, means
-/// of momenta, compressed at both ends as reduce_scatter_all_gather does. Every rank's momentum is
-/// then the one that came back. The optimizer is one that knows of it (one_bit_adam).
-/// Wire: 2(p-1)/p of the floats from every rank, then as much of the payload. Cost: a buffer as
-/// large as the model, for means of gradients; momenta travel in the optimizer's memory. After:
-/// Tang et al., "1-bit Adam", ICML 2021.
+/// Averages gradients, as floats, while the optimizer warms up. From a step on that the optimizer
+/// names, it averages momenta instead, compressed on the way to their owners and on the way back,
+/// as reduce_scatter_all_gather does; every rank goes on with the mean momentum. The optimizer must
+/// be one that supports this (one_bit_adam).
+/// Wire: 2(p-1)/p of the floats from every rank while it warms up, then 2(p-1)/p of the payload.
+/// Cost: a buffer as large as the model, for means of gradients; momenta travel in the optimizer's
+/// memory.
+/// After: Tang et al., "1-bit Adam", ICML 2021.
 struct momentum_exchange : reduce_scatter_all_gather {
   static constexpr bool turns_on_steps = true;
   static constexpr bool exchanges_momenta = true;
@@ -40,7 +42,8 @@ struct momentum_exchange : reduce_scatter_all_gather {
                       mean_of_floats::workspace_bytes(elements, world_->size()));
     }
 
-    /// A gradient has been divided by its passes before it was taken into a momentum.
+    /// Returns 1 / workers: gradients are divided by the number of passes before this, when they
+    /// are read or taken into a momentum.
     float average() const { return 1.0f / static_cast<float>(world_->workers()); }
     void depart(std::size_t position, std::uint64_t step) { departed_[position] = step; }
 
@@ -89,8 +92,8 @@ struct momentum_exchange : reduce_scatter_all_gather {
       }
     }
 
-    /// A chunk is on its way from when all its tensors have departed until the first of them
-    /// departs again.
+    /// Returns the step in which a chunk was launched: the last one in which its tensors departed,
+    /// for none departs again while the chunk is on its way.
     std::uint64_t step_of(const chunk& piece) const {
       std::uint64_t step = 0;
       world_->planned().for_each_tensor(piece,

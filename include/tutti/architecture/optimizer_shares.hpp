@@ -11,7 +11,8 @@
 
 namespace tutti::architecture {
 
-/// The optimizer on this rank's share of every chunk, with what it remembers of those alone.
+/// Runs the optimizer on this rank's share of every chunk, and keeps the optimizer's state for
+/// those shares only.
 template <class World>
 class optimizer_shares {
  public:
@@ -27,7 +28,7 @@ class optimizer_shares {
     return piece.part(at(world_->size()), at(world_->rank()));
   }
 
-  /// The share's elements become what the optimizer makes of their mean gradient.
+  /// Updates this rank's share of a chunk from its mean gradient.
   void update(std::uint32_t number, std::uint64_t step, std::span<const float> mean) {
     const chunk mine = share_of(world_->planned().chunks[number]);
     const std::span<float> momenta = momenta_of(number);
@@ -36,7 +37,7 @@ class optimizer_shares {
     world_->update_piece(mine, mean, where);
   }
 
-  /// What the optimizer remembers, chunk by chunk: this rank's share, row by row.
+  /// Returns the optimizer's state chunk by chunk: for each, this rank's share, row by row.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;
     for (std::uint32_t number = 0; number < first_.size(); ++number) {
@@ -55,7 +56,7 @@ class optimizer_shares {
   }
 
   World* world_;
-  std::vector<std::size_t> first_{};  ///< element of each chunk's share, among those owned
+  std::vector<std::size_t> first_{};  ///< where each chunk's share begins among the elements owned
   std::size_t elements_ = 0;
   typename World::template memory<float> momenta_{};
 };

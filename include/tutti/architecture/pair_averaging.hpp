@@ -16,12 +16,14 @@
 
 namespace tutti::architecture {
 
-/// Every rank keeps a model of its own. In each step it asks one other rank for the model that this
-/// one last saved, moves half-way there, applies its own gradient and saves the result for whoever
-/// asks. Nobody is in lock-step: a slow rank serves an older model, and answers while it computes.
-/// A model is consistent chunk by chunk; where it must be as a whole, fuse all tensors.
-/// Wire: an empty request and the parameters back. Cost: a buffer as large as the model, and two
-/// copies to serve, of which the one that nobody reads is written.
+/// Every rank keeps a model of its own. In each step it asks one other rank for the model which
+/// that rank saved last, moves its own half-way towards it, applies its own gradient, and saves the
+/// result for others to ask for. Ranks do not run in lock-step: a slow rank serves an older model,
+/// and answers while it computes. The model received is consistent chunk by chunk; where it must be
+/// consistent as a whole, fuse all tensors.
+/// Wire: an empty request, and the parameters back.
+/// Cost: a buffer as large as the model, and two saved copies of it; a save overwrites one that is
+/// not being sent.
 /// After: Lian et al., "Asynchronous decentralized parallel SGD", ICML 2018; KungFu's
 /// PairAveraging, Mai et al., OSDI 2020.
 struct pair_averaging {
@@ -46,11 +48,13 @@ struct pair_averaging {
 
   static constexpr bool listens(const options&, int, int) { return true; }
 
-  /// A rank alone on its host pulls a model in each step; another may draw a neighbour each time.
+  /// Returns a model's bytes if each host has one rank, which pulls a model in each step. With
+  /// several ranks on a host it returns 0, because each may draw a neighbour on its own host every
+  /// time.
   static constexpr double busiest_nic(double, double dense, placement who) {
     return who.workers < 2 || who.per_host > 1 ? 0 : dense;
   }
-  /// A request and a model, of ranks that ask in the same moment.
+  /// Returns the cost of a request and a model, for ranks that ask at the same moment.
   static constexpr exchange_cost alone(placement) { return {2, 1}; }
 
   template <class World>
@@ -59,9 +63,9 @@ struct pair_averaging {
 
    public:
     state(World& world, const options& set)
-        : world_(&world), seed_(set.seed), shelves_(world.planned().chunks.size()) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        shelf& mine = shelves_[number];
+        : world_(&world), seed_(set.seed), chunks_(world.planned().chunks.size()) {
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        kept_chunk& mine = chunks_[number];
         for (copy& each : mine.copies) {
           each.parameters = world.template allocate<float>(world.planned().chunks[number].elements);
         }
@@ -73,7 +77,7 @@ struct pair_averaging {
 
     std::size_t workspace_bytes(std::size_t) const { return 0; }
 
-    /// Nothing: what is asked for comes into the buffer.
+    /// Writes nothing, because the peer's model is received into the buffer.
     void outgoing(const chunk&, std::span<float>) {}
 
     task exchange(endpoint self, const typename World::launch& what) {
@@ -95,7 +99,7 @@ struct pair_averaging {
     void arrive(std::size_t position, std::uint64_t step) {
       world_->update_alone(position, step);
       world_->for_each_chunk(position, [this](std::uint32_t number) {
-        shelf& mine = shelves_[number];
+        kept_chunk& mine = chunks_[number];
         if (--mine.tensors_left == 0) {
           mine.tensors_left = mine.tensors;
           save(mine, world_->planned().chunks[number]);
@@ -109,26 +113,27 @@ struct pair_averaging {
     }
 
     void resume(std::uint64_t) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        save(shelves_[number], world_->planned().chunks[number]);
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        save(chunks_[number], world_->planned().chunks[number]);
       }
     }
 
    private:
     struct copy {
       typename World::template memory<float> parameters{};
-      std::size_t readers{};  ///< answers that read it
+      std::size_t readers{};  ///< replies that are being sent from it
     };
-    struct shelf {
+    struct kept_chunk {
       std::array<copy, 2> copies{};
       std::size_t newest{};
       std::size_t tensors{};
       std::size_t tensors_left{};
     };
 
-    /// Into the copy that nobody reads; where both are read, peers go on with the older model.
     static bool is_free(const copy& each) { return each.readers == 0; }
-    void save(shelf& mine, const chunk& piece) {
+    /// Saves a chunk's parameters in a copy that no reply is being sent from. If there is none, it
+    /// saves nothing, and peers go on receiving the older model.
+    void save(kept_chunk& mine, const chunk& piece) {
       const std::size_t other = 1 - mine.newest;
       if (!is_free(mine.copies[mine.newest])) {
         if (!is_free(mine.copies[other])) {
@@ -140,7 +145,7 @@ struct pair_averaging {
     }
 
     task answer(endpoint self, int peer, std::uint32_t number) {
-      copy& read = shelves_[number].copies[shelves_[number].newest];
+      copy& read = chunks_[number].copies[chunks_[number].newest];
       const std::size_t bytes = world_->planned().chunks[number].elements * sizeof(float);
       const auto* data = world_->phantom() ? nullptr : read.parameters.data();
       const std::span<const std::byte> model(reinterpret_cast<const std::byte*>(data), bytes);
@@ -151,7 +156,7 @@ struct pair_averaging {
 
     World* world_;
     std::uint64_t seed_;
-    std::vector<shelf> shelves_;
+    std::vector<kept_chunk> chunks_;
   };
 };
 static_assert(architecture_policy<pair_averaging>);

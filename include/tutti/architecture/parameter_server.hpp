@@ -26,31 +26,39 @@
 
 namespace tutti {
 
-/// Who runs the optimizer.
+/// Which ranks run the optimizer.
 namespace updated_by {
-/// Synchronous servers add gradients up and send the mean back; asynchronous ones keep the
-/// parameters, add what each worker's update changed, and send them back (BytePS).
+/// Workers run it. Synchronous servers add up gradients and send the mean back. Asynchronous
+/// servers keep the parameters, add to them what each worker's update has changed, and send them
+/// back (BytePS).
 struct workers {};
-struct servers {};  ///< servers keep the parameters and send them back (MXNet's kvstore)
-/// Servers keep the parameters, and each worker's gradient is a step of its own, in rank order,
-/// where otherwise their mean is one (tf_cnn_benchmarks' distributed_replicated).
+/// Servers run it, keep the parameters and send them back (MXNet's kvstore).
+struct servers {};
+/// As `servers`, but each worker's gradient makes a step of its own, in rank order, instead of all
+/// workers' mean making one (tf_cnn_benchmarks' distributed_replicated).
 struct servers_by_push {};
 }  // namespace updated_by
 
 namespace architecture {
 
-/// Workers push payloads to servers, each the owner of some chunks, and pull the result.
-/// Wire: one payload up and one answer down per worker; s servers share W workers' load. Cost: a
-/// server's link carries W/s times the bytes each way. The answer is the mean, encoded again, or
-/// the parameters as floats. Of compressors of several rounds, and of those that select,
-/// synchronous servers add payloads in rank order and answer with their sum. Servers that step by
-/// push hold all workers' pushes of a chunk until they step. `Consistency`
-/// (parameter_server/consistency.hpp) says when a push takes effect and when its worker may go on;
-/// servers that do not wait for all keep a copy of a chunk for each worker, to answer from.
-/// On a virtual clock the sums of a synchronous server can take the time of `engine_threads`, in
-/// `engine_order`; sums are the same. A real server's loop adds what comes when it comes: a push's
-/// bytes are a loan, which between threads its sender takes back once a rank has failed, so that
-/// others than the loop could only add copies, and to copy moves two thirds of what to add does.
+/// Workers push payloads to servers, each of which owns some chunks, and pull the result.
+/// `Consistency` (parameter_server/consistency.hpp) says when a push takes effect and when its
+/// worker may go on. `UpdatedBy` says who runs the optimizer.
+///
+/// The answer to a push is the mean, encoded again, or the parameters as floats. With compressors
+/// of several rounds, and with those that select, synchronous servers add payloads in rank order
+/// and answer with their sum. Servers that step by push hold all workers' pushes of a chunk until
+/// they step. Servers that do not wait for all workers keep a copy of a chunk for each worker,
+/// which they answer from.
+///
+/// On a virtual clock, the sums of a synchronous server can take the time of `engine_threads`
+/// threads that work in `engine_order`; the sums themselves are the same. A real server adds in the
+/// thread of its loop, as pushes come: a push's bytes are a loan, which between threads the sender
+/// takes back once a rank has failed, so other threads could only add copies, and making a copy
+/// moves two thirds of the bytes that adding moves.
+///
+/// Wire: one payload up and one answer down per worker; s servers share the load of W workers.
+/// Cost: a server's link carries W/s times those bytes each way.
 /// After: Li et al., "Parameter Server", OSDI 2014; MXNet's kvstore; BytePS, OSDI 2020.
 template <class Consistency = consistency::synchronous, class UpdatedBy = updated_by::workers,
           mean Mean = mean::after>
@@ -65,7 +73,7 @@ struct parameter_server {
   static constexpr bool stale = !Consistency::waits_for_all;
   static constexpr bool waits_for_nobody = tutti::consistency::waits_for_nobody<Consistency>;
   static constexpr bool drops_gradients = tutti::consistency::drops<Consistency>;
-  /// Every push is a step of the optimizer's.
+  /// Whether every push is an optimizer step of its own.
   static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
   static constexpr bool owns_parameters =
       std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
@@ -79,7 +87,7 @@ struct parameter_server {
       "tutti: these servers drop or correct gradients before they update, and every worker goes on "
       "from their parameters. Fix: use updated_by::servers, or consistency::asynchronous.");
   static constexpr bool adds_in_rounds = !stale && !owns_parameters && Mean == mean::after;
-  /// Workers update first, and push by how much they did.
+  /// Whether workers update first, and push by how much their parameters have changed.
   static constexpr bool updates_first = stale && !owns_parameters;
   static constexpr tutti::carries carries =
       updates_first ? tutti::carries::difference : tutti::carries::gradient;
@@ -87,9 +95,10 @@ struct parameter_server {
   static constexpr double busiest_nic(double payload, double dense, placement who) {
     const double back = keeps_parameters ? dense : payload;
     if constexpr (stale) {
-      who.workers = 1;  // who waits for nobody can be as fast as if it were alone
+      who.workers = 1;  // a worker that waits for no other can be as fast as if it were alone
     }
-    // A host that pushes and answers sends and receives both; one way is at least half of that.
+    // A host with a worker and a server sends pushes and answers, and receives both. The busier
+    // direction carries at least half of their sum.
     switch (who.serving) {
       case server_hosts::workers:
         return bound::servers_among_workers((payload + back) / 2, who.workers, who.servers,
@@ -133,7 +142,8 @@ struct parameter_server {
     }
   };
 
-  /// Throws usage_error if they leave no worker or no server, or if options cannot be.
+  /// Returns the number of workers. Throws usage_error if `set` leaves no worker or no server, or
+  /// if another option is out of range.
   static int workers(const options& set, int size) {
     if (set.engine_threads < 0) {
       throw usage_error(sentence({"a server cannot have ", set.engine_threads,
@@ -152,10 +162,10 @@ struct parameter_server {
     architecture::place(made, set.placed_by, workers(set, size), set.servers, set.mixed_classes);
   }
 
-  /// Servers hold parameters, and answer with them.
+  /// Whether servers hold the parameters and answer with them.
   static constexpr bool keeps_parameters = stale || owns_parameters;
 
-  /// A rank's half of the protocol: the workers', or the servers'.
+  /// Both halves of the protocol, the worker's and the server's; a rank uses the one of its role.
   template <class World>
   class state {
     using launch = typename World::launch;

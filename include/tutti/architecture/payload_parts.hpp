@@ -14,8 +14,8 @@
 
 namespace tutti::architecture {
 
-/// A launch cut into a part for every rank. The parts' payloads lie in slots of its workspace,
-/// behind their lengths where those are not known.
+/// A launch cut into one part for every rank. The parts' payloads lie in slots of the launch's
+/// workspace. Where payloads vary in length, their lengths lie in front of the slots.
 template <class Compression>
 struct payload_parts {
   const launch<Compression>* whole;
@@ -70,11 +70,11 @@ struct payload_parts {
     return round_up(std::max(most_bytes(its, longest), most_bytes(relay(its), longest)), 64);
   }
 
-  std::size_t slot_{};  ///< bytes
+  std::size_t slot_{};  ///< bytes of a slot
 };
 
-/// Every rank hands its payload of each part to the part's owner, and there they are added in rank
-/// order: this rank's part of `data` becomes their sum.
+/// Sends the payload of each part to the part's owner, and adds up all ranks' payloads of this
+/// rank's own part in rank order. That part of `data` becomes their sum.
 template <class Compression, class Endpoint>
 task reduce_to_owners(Endpoint self, payload_parts<Compression> cut) {
   const launch<Compression>& what = *cut.whole;
@@ -93,8 +93,8 @@ task reduce_to_owners(Endpoint self, payload_parts<Compression> cut) {
                                          add);
 }
 
-/// Every owner encodes what its part of `data` holds for all others; all of `data` becomes what the
-/// payloads say.
+/// Encodes this rank's part of `data` and sends it to all other ranks. All of `data`, including
+/// that part, becomes what the owners' payloads decode to.
 template <class Compression, class Endpoint>
 task gather_from_owners(Endpoint self, payload_parts<Compression> cut) {
   using answers = decltype(relay(*cut.whole->compression));

@@ -17,7 +17,7 @@
 
 namespace tutti::architecture {
 
-/// Bits that are a function of a seed, a rank and a step alone.
+/// Returns random bits that are determined by a seed, a rank and a step.
 constexpr std::uint64_t drawn(std::uint64_t seed, int rank, std::uint64_t step) {
   std::uint64_t bits = seed * 0x9e3779b97f4a7c15 + step * 0xbf58476d1ce4e5b9 +
                        (static_cast<std::uint64_t>(rank) + 1) * 0x94d049bb133111eb;
@@ -26,34 +26,34 @@ constexpr std::uint64_t drawn(std::uint64_t seed, int rank, std::uint64_t step) 
   return bits ^ (bits >> 31);
 }
 
-/// The rank that `rank` asks in a step: any other one, uniformly but for its next neighbour, which
-/// stands in where the draw is the rank itself.
+/// Returns the rank that `rank` asks in a step. Every other rank is equally likely, except that the
+/// next rank also takes the place of `rank` itself where that is drawn.
 constexpr int pair_of(std::uint64_t seed, int rank, std::uint64_t step, int size) {
   const auto other = static_cast<int>(drawn(seed, rank, step) % static_cast<std::uint64_t>(size));
   return other == rank ? (rank + 1) % size : other;
 }
 
-/// To whom ranks hand their models, in places around a circle of all of them.
+/// To which ranks each rank sends its model, with all ranks in a circulant.
 enum class topology {
-  ring,         ///< the next one on either side
-  exponential,  ///< those 1, 2, 4, ... places ahead, below the number of ranks
+  ring,         ///< to the next one on either side
+  exponential,  ///< to those 1, 2, 4, ... places ahead, below the number of ranks
 };
 constexpr std::array<std::string_view, 2> names(topology) { return {"ring", "exponential"}; }
 
-/// A topology among so many ranks, every place `hop` times as far. As many hand their models to a
-/// rank as it hands its own to.
-struct circle {
+/// A topology among `size` ranks, with all distances multiplied by `hop`. Each rank receives as
+/// many models as it sends.
+struct circulant {
   architecture::topology topology{};
   int hop{1};
   int size{1};
 
-  /// How many ranks each hands its model to.
+  /// Returns how many ranks each rank sends its model to.
   constexpr int degree() const {
     return topology == topology::ring
                ? std::min(2, size - 1)
                : static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
   }
-  /// How far ahead the one is with that index.
+  /// Returns how many places ahead of a rank its receiver number `index` is.
   constexpr int places(int index) const {
     const std::int64_t far =
         std::int64_t{hop % size} * (topology == topology::ring ? 1 : 1 << index);
@@ -63,7 +63,7 @@ struct circle {
   constexpr int receiver(int rank, int index) const { return (rank + places(index)) % size; }
   constexpr int sender(int rank, int index) const { return (rank + size - places(index)) % size; }
 
-  /// Throws usage_error unless what a rank has comes to every other one on some way.
+  /// Throws usage_error unless a path leads from every rank to every other one.
   [[gnu::cold]] void expect_connected(std::string_view whose) const {
     if (const int groups = hop < 1 ? size : std::gcd(hop, size); groups != 1) {
       throw usage_error(
@@ -73,7 +73,8 @@ struct circle {
     }
   }
 
-  /// Models that leave the first host in a step, of a rank with one on each of them.
+  /// Returns how many models leave the first host in a step: one for each of its ranks and each
+  /// receiver on another host.
   constexpr int leaving_a_host(placement who) const {
     const int here = bound::ranks_on(0, who.workers, who.per_host);
     int leaving = 0;
@@ -99,9 +100,9 @@ task add_each(Endpoint self, const Launch& what, Loans& loans, std::size_t count
 
 }  // namespace detail
 
-/// Hands what a launch holds to the ranks to(0), to(1), ..., so many `receivers`, and adds to it
-/// what the ranks from(0), from(1), ... hand over, in that order. All messages begin at once. The
-/// launch's workspace holds a copy of it meanwhile.
+/// Sends a launch's data to the ranks to(0), to(1), ..., to(receivers - 1), and adds to it the data
+/// of the ranks from(0), from(1), ..., from(senders - 1), in that order. All messages begin at the
+/// same time. What is sent is a copy in the launch's workspace.
 template <class Endpoint, class Launch, class To, class From>
 task add_neighbours(Endpoint self, const Launch& what, std::size_t receivers, To to,
                     std::size_t senders, From from) {

@@ -16,11 +16,11 @@
 
 namespace tutti::architecture {
 
-/// To whom a rank hands half of its model in a step.
+/// The rank to which a rank sends half of its model in a step.
 enum class receiver {
-  exponential,  ///< by turns the rank 1, 2, 4, ... places ahead, below the number of ranks
-  next,         ///< the rank ahead
-  random,       ///< any other one
+  exponential,  ///< in turn the rank 1, 2, 4, ... places ahead, below the number of ranks
+  next,         ///< the next rank
+  random,       ///< any other rank
 };
 constexpr std::array<std::string_view, 3> names(receiver) {
   return {"exponential", "next", "random"};
@@ -42,9 +42,10 @@ constexpr int receiver_of(receiver which, std::uint64_t seed, int rank, std::uin
   return pair_of(seed, rank, step, size);
 }
 
-/// The push-sum weights of all ranks, w(0) = 1: in a step each keeps half of its own and hands the
-/// other half to its receiver, so that they always add up to the number of ranks. Who hands to whom
-/// is known to all, so no weight travels.
+/// The push-sum weights of all ranks, which begin at 1. In a step each rank keeps half of its
+/// weight and passes the other half to its receiver, so that the weights always add up to the
+/// number of ranks. Every rank knows every other's receiver and computes all weights itself, so
+/// that no weight travels.
 class push_sum_weights {
  public:
   push_sum_weights(receiver which, std::uint64_t seed, int size)
@@ -52,11 +53,12 @@ class push_sum_weights {
     begin();
   }
 
-  /// All ranks' before step `step`. Cost: of a step after the last one asked for, a look at every
-  /// rank; of the one before that, nothing; of an earlier one, at every rank in every step.
+  /// Returns the weights of all ranks before step `step`. Cost: one pass over the ranks for each
+  /// step since the last one asked for; nothing for the step before that one; for an earlier step,
+  /// one pass over the ranks for every step from the first.
   std::span<const double> before(std::uint64_t step) {
     if (step + 1 == step_) {
-      return next_;  // what it was before it became what it is
+      return next_;  // `advance` has left the previous weights here
     }
     if (step < step_) {
       begin();
@@ -91,17 +93,18 @@ class push_sum_weights {
   std::vector<double> next_;
 };
 
-/// Every rank keeps a sum x and computes with z = x / w, where w is its push-sum weight. In step k
+/// Every rank keeps a sum x and computes its gradient at z = x / w, where w is its push-sum weight.
+/// In each step
 ///   x_i' = the optimizer on x_i with the gradient at z_i
-///   x_i  = x_i' / 2 + sum over the ranks j that hand to i of x_j' / 2
+///   x_i  = x_i' / 2 + sum over the ranks j that send to i of x_j' / 2
 ///   w_i  = w_i / 2 + sum over the same j of w_j / 2
 ///   z_i  = x_i / w_i
-/// A rank hands to one other, but several or none may hand to it: columns of the mixing matrix add
-/// up to 1, rows need not, and dividing by the weight takes that out of the model. Weights are 1
-/// wherever each hands to one and takes from one.
+/// A rank sends to one other, but it may receive from several or from none. So the columns of the
+/// mixing matrix add up to 1, but its rows need not; dividing by the weight corrects the model for
+/// that. All weights are 1 where every rank sends to one and receives from one.
 /// Wire: the parameters, to one rank.
-/// Cost: a buffer as large as the model, a copy of what is on its way, and two passes over it where
-/// the weight is not 1.
+/// Cost: a buffer as large as the model, a copy of each launch while it is on its way, and two
+/// passes over the model where the weight is not 1.
 /// After: Assran et al., "Stochastic gradient push for distributed deep learning", ICML 2019; with
 /// random receivers Kempe, Dobra and Gehrke's push-sum, FOCS 2003.
 struct push_sum {
@@ -127,7 +130,8 @@ struct push_sum {
     }
   };
 
-  /// Of a rank alone on its host; others may hand to each other.
+  /// Returns a model's bytes if each host has one rank. With several ranks on a host it returns 0,
+  /// because they may send their models to each other.
   static constexpr double busiest_nic(const options&, double, double dense, placement who) {
     return who.workers < 2 || who.per_host > 1 ? 0 : dense;
   }
@@ -183,7 +187,7 @@ struct push_sum {
     int receiver_at(int rank, std::uint64_t step) const {
       return receiver_of(set_.receiver, set_.seed, rank, step, world_->size());
     }
-    /// The first rank above `last` that hands to `rank`; the number of ranks if none does.
+    /// Returns the first rank above `last` that sends to `rank`; the number of ranks if none does.
     int next_sender(int rank, std::uint64_t step, int last) const {
       do {
         ++last;
@@ -201,7 +205,7 @@ struct push_sum {
     World* world_;
     options set_;
     push_sum_weights weights_;
-    std::vector<float> weight_;  ///< of this rank, as each tensor was last divided by
+    std::vector<float> weight_;  ///< this rank's, by which each tensor was last divided
   };
 };
 static_assert(architecture_policy<push_sum>);

@@ -10,10 +10,12 @@
 
 namespace tutti::architecture {
 
-/// Every rank owns a part of each chunk, whatever that travels with: it decodes and adds
-/// everybody's payload of that part in rank order, encodes the mean again, and sends it to all.
-/// Wire: 2(p-1)/p of the payload from every rank, for any compressor. Cost: encoded twice; with
-/// error feedback there is a residual at either end, and nothing is lost.
+/// An all-reduce of payloads that do not add. Every rank owns a part of each chunk, whichever
+/// chunks travel together. It decodes and adds all ranks' payloads of that part in rank order,
+/// encodes the mean again, and sends it to all ranks.
+/// Wire: 2(p-1)/p of the payload from every rank, for any compressor.
+/// Cost: every element is encoded twice. With error feedback there is a residual at either end, and
+/// nothing is lost.
 /// After: Tang et al., "1-bit Adam", ICML 2021; Wang et al., "ZeRO++", 2023.
 struct reduce_scatter_all_gather {
   using role = tutti::role::architecture;

@@ -15,12 +15,15 @@
 
 namespace tutti::architecture {
 
-/// Every rank holds the parameters, and the composer picks the cheapest legal way to keep them
-/// equal: an all-reduce where payloads add, a compressed reduce-scatter and all-gather where they
-/// can be cut, an all-gather of payloads otherwise. An all-reduce reads its peers' memory where it
-/// can, is a stream-ordered library's own where floats travel, and else goes around the ring, but
-/// for what MPI's processes have in memory that they share.
-/// A mean that is not made after the sum is an all-reduce's, whose payloads add.
+/// Every rank holds all parameters, and the composer picks the cheapest legal way to keep them
+/// equal: an all_reduce where payloads add, reduce_scatter_all_gather where they do not add but can
+/// be cut, and else an all_gather. The collective of the all_reduce depends on the transport:
+/// `addressable` where ranks can read their peers' memory; `native` where the transport is a
+/// stream-ordered library with an all-reduce of its own and floats travel; `in_host_memory` over a
+/// ring where processes of a host can share memory, as with MPI; and else a ring.
+///
+/// With mean::before or mean::none, payloads must add, because the architecture is then an
+/// all_reduce.
 /// After: Xie et al., "Espresso", EuroSys 2023, which chooses among the same three.
 template <mean Mean = mean::after>
 struct replicated {
@@ -55,7 +58,8 @@ struct replicated {
 };
 static_assert(architecture_policy<replicated<>>);
 
-/// The architecture that carries out `Architecture` over a transport.
+/// The architecture that implements `Architecture` for a compressor and a transport: `Architecture`
+/// itself, unless it is `replicated` or contains it.
 template <class Architecture, class Compression, class Transport>
 struct resolved {
   using type = Architecture;

@@ -14,11 +14,13 @@
 
 namespace tutti::architecture {
 
-/// Every rank sends its selection to every other, adds them all up in rank order, and selects again
-/// as many of the sum: what it has itself selected of other elements is not sent, and remembered
-/// where there is error feedback. Nothing is lost: contributions = applied + residuals.
-/// Wire: (p-1) payloads from every rank, as all_gather. Cost: beside all_gather's a selection from
-/// the whole chunk, and a binary search for each pair.
+/// Every rank sends its selection of elements to every other rank. Each rank adds up all selections
+/// in rank order, and selects again as many elements of the sum, which are applied. What a rank had
+/// selected of the other elements is not applied; with error feedback it goes back into the rank's
+/// residual, so that nothing is lost: contributions = applied + residuals.
+/// Wire: (p-1) payloads from every rank, as in all_gather.
+/// Cost: beside all_gather's, a selection from the whole chunk, and a binary search for each pair
+/// of index and value.
 /// After: gTopK-SGD's code (Shi et al., ICDCS 2019), its compressor `topk2`.
 struct selecting_all_gather {
   using role = tutti::role::architecture;
@@ -64,7 +66,8 @@ struct selecting_all_gather {
       return round_up(world_->compressor().wire_bytes(elements), 64);
     }
 
-    /// The largest of the sum, and back with what this rank has selected of the rest.
+    /// Selects the largest elements of the sum, and puts what this rank had selected of the others
+    /// back into its residual.
     template <class Queue>
     void select(Queue& queue, const launch& what, std::span<const std::byte> mine,
                 std::span<std::byte> out) const {

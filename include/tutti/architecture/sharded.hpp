@@ -22,13 +22,13 @@
 
 namespace tutti::architecture {
 
-/// What becomes of a gradient once its sum is on its owners.
+/// What happens to a gradient's memory once its sum has reached its owners.
 enum class gradients {
-  kept,        ///< it lies where the model has it
-  given_back,  ///< the engine lends its memory, and lends it again
+  kept,        ///< it stays where the model has it
+  given_back,  ///< the engine has lent it, and lends it again to other gradients
 };
 
-/// Options of a collective whose gradients are given back.
+/// The options of `sharded` with gradients::given_back, which include the collective's.
 template <class Own>
 struct lending_options {
   Own collective{};
@@ -43,32 +43,33 @@ struct lending_options {
   }
 };
 
-/// Every rank computes with all parameters x, and each keeps the optimizer's state s of a share of
-/// them alone. Of every chunk each of p ranks owns one run (`chunk::part`), and of a model of n
-/// elements ceil(n / p) or floor(n / p), however it is cut. In every step
+/// Every rank computes with all parameters x, but keeps the optimizer's state s of its share of
+/// them only. Each of p ranks owns one contiguous run of every chunk (`chunk::part`), and in all
+/// ceil(n / p) or floor(n / p) elements of a model of n, however it is cut. In every step
 ///   g[owned] = mean over q of rank q's gradient[owned]   reduce-scatter of payloads
 ///   x[owned], s[owned] = optimizer(x, s, g)[owned]       on the owner, between the halves
 ///   x[elsewhere] = its owner's                           all-gather of floats, in x
-/// Under a schedule that splits exchanges the updates run behind their reduce-scatters, and the
-/// parameters are gathered when that schedule says.
+/// Under a schedule that splits exchanges, each update follows its reduce-scatter, and parameters
+/// are gathered when the schedule says.
 ///
-/// With `gradients::given_back` a model that has no memory for its gradients writes each where
-/// `engine::gradient(id)` says. A bucket's memory goes on to another one as soon as its chunks'
-/// reduce-scatters and updates are over, so that a rank holds the buckets that are being written or
-/// on their way, and of a reduced gradient nothing: the mean of its share is used up at once. Where
-/// a bucket's parameters are not neighbours, as in an arena they are, its memory is held until they
-/// are gathered; where passes accumulate, from the first pass on. A model with memory of its own
-/// keeps that, and `report` says so. `lent_bytes` bounds what is held, where ranks write buckets in
-/// one order: whoever is ahead then waits for the others. Values are those of `gradients::kept`,
-/// bit for bit.
+/// With `gradients::given_back`, a model that has no memory for its gradients writes each one where
+/// `engine::gradient(id)` says. A bucket's memory is lent to another bucket as soon as the
+/// reduce-scatters and updates of its chunks are over. So a rank holds only the buckets that are
+/// being written or on their way, and nothing of a reduced gradient, for the mean of its share is
+/// used up at once. Memory is held longer in two cases: until the parameters are gathered, where a
+/// bucket's parameters are not neighbours in memory (in an arena they are); and from the first pass
+/// on, where passes accumulate. A model with gradient memory of its own keeps it, and `report`
+/// says so. `lent_bytes` bounds what is held, where all ranks write buckets in one order: a rank
+/// that is ahead then waits for the others. Values are those of `gradients::kept`, bit for bit.
 ///
 /// Wire: (p-1)/p of the payload and (p-1)/p of the parameters from every rank: without compression
-/// as many bytes as an all-reduce. Cost: state of ceil(n / p) elements on a rank at most, whose
-/// bytes `report` prints; an update of as many; `replan` takes state of n elements on every rank
-/// for a moment. Errors: a checkpoint is refused by an engine that cuts the model otherwise than
-/// the one that saved it. After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
-/// Trillion Parameter Models", SC 2020, of which this is the partition of optimizer states and,
-/// with `gradients::given_back`, of gradients.
+/// as many bytes as an all-reduce.
+/// Cost: optimizer state of at most ceil(n / p) elements on a rank, whose bytes `report` prints,
+/// and an update of as many; `replan` takes state of n elements on every rank for a moment.
+/// Errors: an engine refuses a checkpoint that was saved by one which cuts the model otherwise.
+/// After: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+/// Models", SC 2020, of which this is the partition of optimizer states and, with
+/// `gradients::given_back`, of gradients.
 template <splitting_collective Collective = collective::ring, gradients Gradients = gradients::kept,
           mean Mean = mean::after>
 struct sharded {
@@ -144,13 +145,13 @@ struct sharded {
       }
     }
 
-    void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
+    void arrive(std::size_t, std::uint64_t) {}  // the exchange has updated the parameters
 
     std::vector<std::span<float>> memories() { return shares_.memories(); }
     std::size_t optimizer_floats() const { return shares_.floats(); }
 
    private:
-    /// The share of a chunk's sum has come: its mean makes parameters.
+    /// Updates this rank's share of a chunk's parameters, from its share of the sum.
     void update(typename World::endpoint self, const launch& what, std::span<std::byte> payload) {
       auto& queue = self.queue();
       const chunk& piece = world_->planned().chunks[what.number];
@@ -164,7 +165,7 @@ struct sharded {
       }
       shares_.update(what.number, what.step, part_of(what, mine));
     }
-    /// Where a launch has what is part of its chunk.
+    /// Returns where a launch's data holds a part of its chunk.
     std::span<float> part_of(const launch& what, const chunk& part) const {
       const std::size_t begin =
           part.first_element - world_->planned().chunks[what.number].first_element;

@@ -15,16 +15,18 @@
 
 namespace tutti::architecture {
 
-/// Optimizer state in shares, as `sharded`, with gradients and parameters compressed on their way,
-/// by payloads that do not add. Of a chunk's share on its owner, with C the compressor and R its
-/// relay, x parameters as all ranks have them, e what R has left behind:
+/// Keeps the optimizer's state in shares, as `sharded` does, and compresses gradients and
+/// parameters on their way by payloads that do not add. On the owner of a chunk's share, with C the
+/// compressor, R its relay, x the parameters as all ranks have them and e what R has left out so
+/// far,
 ///   g = mean over q of C(rank q's gradient)     all to all, decoded and added in rank order
 ///   x, s = optimizer(x, s, g)                   on the owner
 ///   x = R(x + e);  e = x + e - R(x + e)         from the owner to all, itself included
-/// A gradient is rounded once and not at each hop. Under a relay with error feedback x + e are the
-/// parameters in full, which the owner keeps by keeping e, whereas weight decay sees x.
-/// Wire: (p-1)/p of C's payload and (p-1)/p of R's from every rank. Cost: a payload is encoded and
-/// decoded a part at a time; a float of memory for each parameter (e); a copy of the parameters.
+/// A gradient is rounded once and not at each hop. Under a relay with error feedback, x + e are the
+/// exact parameters, which the owner keeps by keeping e; weight decay, however, sees x.
+/// Wire: (p-1)/p of C's payload and (p-1)/p of R's from every rank.
+/// Cost: a payload is encoded and decoded a part at a time; a float of memory for each parameter
+/// (e); a copy of the parameters.
 /// After: Wang et al., "ZeRO++", 2023, of which this is the exchange over one level of network.
 struct sharded_by_owners {
   using role = tutti::role::architecture;
@@ -73,7 +75,7 @@ struct sharded_by_owners {
       world_->write_parameters(piece, what.data);
     }
 
-    void arrive(std::size_t, std::uint64_t) {}  // its parameters have come
+    void arrive(std::size_t, std::uint64_t) {}  // the exchange has updated the parameters
 
     std::vector<std::span<float>> memories() { return shares_.memories(); }
     std::size_t optimizer_floats() const { return shares_.floats(); }

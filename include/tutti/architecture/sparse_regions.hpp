@@ -31,39 +31,45 @@
 
 namespace tutti::architecture {
 
-/// Every rank owns a region of each launch. Each sends to the owners what reaches a magnitude of
-/// its own; an owner adds that up in rank order, and sends to all what of the sums reaches another
-/// magnitude. Both are those of the k-th largest, found every so many steps and kept in between.
-/// Regions are found anew more seldom: each rank says where it would cut so that owners get equally
-/// much from it, and the mean of that counts.
+/// A sparse all-reduce by regions (Ok-Topk). Every rank owns a region of each launch. Each rank
+/// sends to the owners those of its elements that reach a magnitude of its own. An owner adds them
+/// up in rank order, and sends to all ranks those sums that reach a second magnitude. Either
+/// magnitude is that of the k-th largest element; it is found every `estimate_every` steps and kept
+/// in between. Regions are found every `divide_every` steps: each rank proposes ends that would
+/// give all owners equally many of its elements, and the mean of the proposals counts.
 ///
-/// A rank forgets what it has sent where the sum has come back, and remembers everything else:
-/// contributions = applied + residuals, over all ranks. Rooms are for whole regions, so nothing is
-/// left out for want of room however far a kept magnitude has drifted.
+/// A rank clears what it has sent from its residual where the sum has come back, and keeps
+/// everything else: contributions = applied + residuals, over all ranks. Receivers have room for
+/// whole regions, so nothing is left out for want of room, however far a kept magnitude has
+/// drifted.
 ///
-/// Where the second magnitude is found, all sums are gathered, and are then what is selected from.
-/// Elsewhere owners may first hand their sums on, so that each rank has equally many to send to all
-/// (`balance_above`).
+/// In a step that finds the second magnitude, all sums are gathered, and the magnitude is found
+/// among them. In other steps owners may first pass some of their sums on, so that each rank has
+/// equally many to send to all (`balance_above`).
 ///
-/// A kept magnitude may follow what it lets through: up, in the step itself and before the next,
-/// where too much reaches it, and down where too little does (`raises`, `own_correction`,
-/// `sum_correction`; as their code does). Residuals grow from step to step where little of them is
-/// sent, and ever more of them reach a magnitude that stays.
+/// A kept magnitude may be adapted to the number of elements that reach it, as in the authors'
+/// code: it rises, within the step and for the next one, where too many do, and falls where too few
+/// do (`raises`, `own_correction`, `sum_correction`). Residuals grow from step to step where little
+/// of them is sent, so that ever more elements reach a magnitude that stays.
 ///
-/// What is kept outlives plans and is in checkpoints. A launch that is not the one of which it was
-/// kept, as under a new plan or density, finds everything anew; so does one after a step that loss
-/// scaling skips or sums that are no numbers, and, in every step, a short chunk without a multiple
-/// of 1024 among its elements' places in the model.
-/// Wire: (p-1)/p of a payload of k from every rank, twice; where the second magnitude is found up
-/// to p times as much the second time, where regions are 4 (p-1)^2 bytes more, and where sums may
-/// be balanced 4 (p-1) more and at most a payload of k a third time. Cost: a read of the chunk to
-/// select, three passes more to find a magnitude, one or more to raise it; scratch for a payload of
-/// all elements, (p+4)/1024 floats of memory an element. No form says what a step costs alone, for
-/// those that find magnitudes take other bytes than those that keep them.
+/// Magnitudes and regions are kept across plans and in checkpoints. A launch finds them anew if
+/// they were kept for another launch, as under a new plan or density; after a step that loss
+/// scaling skips; and after sums that are not numbers. A short chunk finds them anew in every step
+/// if none of its elements has a place in the model that is a multiple of 1024.
+/// Wire: (p-1)/p of a payload of k elements from every rank, twice. The second time it is up to p
+/// times as much in a step that finds the second magnitude. A step that finds regions adds 4
+/// (p-1)^2 bytes. Where sums may be balanced there are 4 (p-1) bytes more, and at most a payload of
+/// k elements a third time.
+/// Cost: a read of the chunk to select, three passes more to find a magnitude, one or more to raise
+/// it; scratch for a payload of all elements; (p+4)/1024 floats of memory an element. There is no
+/// `alone(placement)`, because steps that find magnitudes take other bytes than those that keep
+/// them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
 /// 2022, algorithms 1 and 2. Their code balances sums of BERT, in every step, and not of VGG and
-/// LSTM. One file, because the phases of a step share one workspace and the words that are kept
-/// from step to step.
+/// LSTM.
+///
+/// One file, because the phases of a step share one workspace and the words that are kept from step
+/// to step.
 struct sparse_regions {
   using role = tutti::role::architecture;
   static constexpr bool adds_payloads = false;
@@ -144,7 +150,8 @@ struct sparse_regions {
     }
 
     std::vector<std::span<float>> memories() { return {span_of(kept_)}; }
-    /// Magnitudes of zeros that have travelled in place of infinities would let everything through.
+    /// Forgets magnitudes and regions. In a step that is undone zeros travel in place of
+    /// infinities, and magnitudes found among zeros would let everything through.
     void undo_step() {
       const std::span<float> all = span_of(kept_);
       world_->queue().clear(all.data(), all.size_bytes());
@@ -185,8 +192,8 @@ struct sparse_regions {
     }
 
    private:
-    /// What is kept of a launch: which it is, the two magnitudes, and where all regions but the
-    /// first begin.
+    /// The words that are kept for a launch: three that identify it, the two magnitudes, and where
+    /// all regions but the first begin.
     enum word : std::size_t { first_place, length, selected, own_magnitude, sum_magnitude, begins };
     struct payload {
       std::size_t offset;
@@ -200,7 +207,7 @@ struct sparse_regions {
       return step % static_cast<std::uint64_t>(period) == 0;
     }
 
-    // ---- the workspace: words, a record for each region, payloads, values that nobody remembers
+    // ---- the workspace: words, records, payloads, and values that no residual holds
 
     std::size_t words() const { return begins + at(world_->size()) - 1; }
     std::size_t words_bytes() const { return round_up(words() * sizeof(std::uint32_t), alignment); }
@@ -213,7 +220,7 @@ struct sparse_regions {
     std::span<std::uint32_t> words_of(const launch& what) const {
       return {reinterpret_cast<std::uint32_t*>(what.workspace.data()), words()};
     }
-    /// One for each rank.
+    /// Returns the workspace's records, one for each rank.
     template <class Record>
     std::span<Record> records(const launch& what) const {
       return {reinterpret_cast<Record*>(what.workspace.data() + words_bytes()), at(world_->size())};
@@ -241,7 +248,7 @@ struct sparse_regions {
     std::size_t most_bytes(const launch& what, int rank) const {
       return what.capacity(elements(what, rank));
     }
-    /// What a region is expected to have of `payloads` payloads.
+    /// Returns how many bytes of `payloads` payloads are expected to be of a rank's region.
     std::size_t share(const launch& what, int rank, int payloads) const {
       const std::size_t n = std::max<std::size_t>(what.data.size(), 1);
       const double part = static_cast<double>(elements(what, rank)) / static_cast<double>(n);
@@ -258,7 +265,9 @@ struct sparse_regions {
 
     // ---- what is kept from step to step
 
-    /// Where, of a launch that begins with a chunk of the plan: none has another's room.
+    /// Whether words can be kept for a launch that begins with this chunk. Their place is that of
+    /// the chunk's first element whose number is a multiple of `block`, so no two launches share a
+    /// place.
     bool has_room(const chunk& first) const {
       return room_of(first) * block < first.first_element + first.elements;
     }
@@ -279,7 +288,7 @@ struct sparse_regions {
               static_cast<std::uint32_t>(world_->compressor().selected(n))};
     }
 
-    /// Whether something has been kept of this launch, which then stands in its words.
+    /// Reads what is kept for this launch into its words, and returns whether anything is.
     template <class Queue>
     bool recall(Queue& queue, const launch& what) {
       const bool may_be_known = has_room(first_of(what));
@@ -295,11 +304,12 @@ struct sparse_regions {
       std::ranges::copy(name, its.begin());
       return known;
     }
-    /// Unless the sums' magnitude is no number, as it is on all ranks where any rank's is none.
+    /// Keeps a launch's words, but marks them as unknown if the sums' magnitude is not a number,
+    /// which then holds on all ranks.
     template <class Queue>
     void remember(Queue& queue, const launch& what) {
       if (!what.phantom() && has_room(first_of(what))) {
-        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::largest_number) {
+        if (kernels::key_of(magnitude(what, sum_magnitude)) >= kernels::infinity_key) {
           words_of(what)[length] = 0;
         }
         queue.copy(kept_of(what).data(), words_of(what).data(), words_of(what).size_bytes());
@@ -308,7 +318,7 @@ struct sparse_regions {
 
     // ---- a step
 
-    /// What this rank has to send: its gradient, and what it has not sent yet.
+    /// Returns what this rank has to send: its gradient plus its residual.
     template <class Queue>
     std::span<float> take_in(Queue& queue, const launch& what) const {
       charge(queue, 3 * what.data.size_bytes());
@@ -341,7 +351,8 @@ struct sparse_regions {
       }
     }
 
-    /// While more than 4/3 of k reach it.
+    /// Raises this rank's magnitude while more than 4/3 of k elements reach it, at most `raises`
+    /// times.
     template <class Queue>
     void raise_own(Queue& queue, const launch& what, std::span<const float> values) const {
       if (set_.raises > 0) {
@@ -356,7 +367,8 @@ struct sparse_regions {
         multiply(what, own_magnitude, 1.03);
       }
     }
-    /// For the next step: down where less than 2/3 of k reached it, up where more than `most` did.
+    /// Corrects a magnitude for the next step: down if less than 2/3 of k elements reached it, up
+    /// if more than `most` did.
     void correct(const launch& what, word which, double by, std::size_t reached,
                  std::size_t most) const {
       if (what.phantom() || by == 1) {
@@ -377,7 +389,8 @@ struct sparse_regions {
       return world_->compressor().selected(what.data.size());
     }
 
-    /// Regions begin where the mean of all ranks' wishes is.
+    /// Divides the launch into regions, which begin at the mean of the places that all ranks
+    /// propose.
     task divide(typename World::endpoint self, const launch& what, std::span<float> values) const {
       const std::size_t count = at(self.size()) - 1;
       const std::size_t bytes = count * sizeof(std::uint32_t);
@@ -407,7 +420,8 @@ struct sparse_regions {
       }
     }
 
-    /// Writes what reaches a magnitude to an offset behind the first payload's place; answers it.
+    /// Encodes the values of a rank's region that reach the magnitude `from`, at `offset` behind
+    /// the first payload's place, and returns the payload.
     template <class Queue>
     std::span<const std::byte> encode(Queue& queue, const launch& what, std::span<float> values,
                                       float from, std::size_t offset, int rank,
@@ -422,7 +436,7 @@ struct sparse_regions {
       }
       return room.first(bytes);
     }
-    /// Answers how many elements of this rank's are to be sent.
+    /// Encodes a payload for each region, and returns how many elements this rank sends in all.
     template <class Queue>
     std::size_t encode_regions(Queue& queue, const launch& what, std::span<float> values) const {
       const float from = magnitude(what, own_magnitude);
@@ -451,7 +465,8 @@ struct sparse_regions {
       co_await collective::exchange_with_all(carrier_of<compression>(self), to, bytes_from, add);
     }
 
-    /// Every owner's sums that reach a magnitude, to all; `kept` becomes how many those are.
+    /// Sends every owner's sums that reach the magnitude `from` to all ranks, and sets `kept` to
+    /// how many those are.
     task gather(typename World::endpoint self, const launch& what, float from, int payloads,
                 int balance_above, std::size_t& kept) const {
       const auto sums = encode(self.queue(), what, what.data, from, 0, self.rank(), payloads);
@@ -482,9 +497,9 @@ struct sparse_regions {
                                              add);
     }
 
-    // ---- sums balanced: those of all owners in a row are cut into even parts, one for each rank
+    // ---- balancing: the sums of all owners, in rank order, are cut into even parts, one a rank
 
-    /// Some sums among those of all.
+    /// A run of the sums of all owners, which are numbered in rank order.
     struct run {
       std::size_t first;
       std::size_t count;
@@ -506,7 +521,8 @@ struct sparse_regions {
       return {first, part_begin(all_sums(what), parts, at(rank) + 1) - first};
     }
 
-    /// How many sums each owner has: its payload begins with that.
+    /// Exchanges how many sums each owner has, which is what its payload begins with. Throws
+    /// communication_error if an owner states more than its region has elements.
     task count(typename World::endpoint self, const launch& what,
                std::span<const std::byte> sums) const {
       constexpr std::size_t bytes = sizeof(std::uint32_t);
@@ -531,7 +547,8 @@ struct sparse_regions {
       };
       co_await collective::exchange_with_all(self, to_all, bytes_from, note);
     }
-    /// How many times the mean of all owners has the one with most; 0 where there are no sums.
+    /// Returns the most sums that an owner has, as a multiple of the mean over owners; 0 if there
+    /// are no sums.
     double most_of_mean(const launch& what) const {
       std::size_t most = 0;
       for (const run& each : records<run>(what)) {
@@ -541,12 +558,13 @@ struct sparse_regions {
       return most == 0 ? 0.0 : static_cast<double>(most) * world_->size() / all;
     }
 
-    /// Where this rank's part goes: behind its own sums, of so many bytes.
+    /// Returns where this rank's even part goes: behind its own sums, which take `own_bytes`.
     std::span<std::byte> room_for_part(const launch& what, std::size_t own_bytes) const {
       return what.room(payloads_begin() + round_up(own_bytes, alignment),
                        kernels::reaching_bytes(even(what, world_->rank()).count));
     }
-    /// Owners' sums, counted from the launch's first element, to whose parts they are in.
+    /// Sends this owner's sums to the ranks in whose even parts they are, with places counted from
+    /// the launch's first element, and receives this rank's even part.
     task hand_on(typename World::endpoint self, const launch& what, std::size_t own_bytes) const {
       const int mine = self.rank();
       const run part = even(what, mine);
@@ -590,7 +608,7 @@ struct sparse_regions {
       co_await collective::exchange_with_all(self, to_all, bytes_from, add);
     }
 
-    /// Sums that do not reach their magnitude do not count.
+    /// Clears the sums that do not reach the sums' magnitude, so that they are not applied.
     template <class Queue>
     void keep(Queue& queue, const launch& what, std::span<float> sums) const {
       charge(queue, 2 * sums.size_bytes());
@@ -599,7 +617,7 @@ struct sparse_regions {
       }
     }
 
-    /// What this rank has sent, where it was worth sending.
+    /// Clears from `values` what this rank has sent, where a sum of that element is applied.
     template <class Queue>
     void forget(Queue& queue, const launch& what, std::span<float> values) const {
       charge(queue, 3 * values.size_bytes());

@@ -14,28 +14,31 @@
 
 namespace tutti::architecture {
 
-/// What becomes of what ranks have selected and a merge leaves out.
+/// Who remembers the elements that a rank has selected and a merge leaves out.
 enum class give_back {
-  exact,       ///< whoever merges remembers it: nothing is lost
-  compatible,  ///< whoever selected it remembers it, unless the element is among the last ones
+  exact,       ///< the rank that merges, so that nothing is lost
+  compatible,  ///< the rank that selected them, unless the final selection has the element
 };
 constexpr std::array<std::string_view, 2> names(give_back) { return {"exact", "compatible"}; }
 
-/// Ranks merge what they have selected along a binomial tree: in round i the odd ones of those that
-/// are left send it to their neighbour 2^i below, which adds it to its own and selects again as
-/// many. What rank 0 ends with goes back along the tree and stands for the sum.
+/// Ranks merge their selections along a binomial tree. In round i every second one of the ranks
+/// that are left sends its selection to the rank 2^i below, which adds it to its own and selects
+/// again as many elements. The selection that rank 0 ends with goes back along the tree and is
+/// taken for the sum.
 ///
-/// `exact` is ours: contributions = applied + residuals, over all ranks. `compatible` is the
-/// original's: a rank takes back its own selection where the element is not among the last ones.
-/// So what was left out on the way is lost where the element has come to rank 0 by another way:
-/// with 8 ranks and a tenth selected about 5 % of all magnitudes, with two ranks nothing.
+/// `give_back::exact` is this library's own: contributions = applied + residuals, over all ranks.
+/// `give_back::compatible` is the original's: a rank takes back its own selection where the element
+/// is not in the final selection. So a value that a merge left out is lost if its element is in the
+/// final selection by way of other ranks: with 8 ranks and a tenth selected about 5 % of all
+/// magnitudes, with two ranks nothing.
 ///
-/// Deviations: any number of ranks, where the original wants a power of two; of equal magnitudes
-/// the lower index wins, where it depends on a sort; sums are floats, where the original's are
-/// doubles after the first round, on the wire too.
+/// Deviations: any number of ranks may take part, where the original wants a power of two. Of equal
+/// magnitudes the lower index wins, where the original's choice depends on a sort. Sums are floats,
+/// where the original's are doubles after the first round, on the wire too.
 /// Wire: one payload from every rank up and one down, one after the other in 2 ceil(log2(p))
-/// rounds. Cost: on a rank that merges two binary searches and five reads a pair; scratch for about
-/// seven payloads.
+/// rounds.
+/// Cost: on a rank that merges, two binary searches and five reads for each pair of index and
+/// value; scratch for about seven payloads.
 /// After: Shi et al., "A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for
 /// Low Bandwidth Networks", ICDCS 2019, and its code.
 struct sparse_tree {
@@ -55,7 +58,8 @@ struct sparse_tree {
     }
   };
 
-  /// The first host receives the payloads of all that live elsewhere and have their parent there.
+  /// Returns what the first host receives: the payloads of all ranks on other hosts whose parent is
+  /// on the first.
   static constexpr double busiest_nic(double payload, double, placement who) {
     int received = 0;
     for (int rank = who.per_host; rank < who.workers; ++rank) {
@@ -81,7 +85,7 @@ struct sparse_tree {
       const std::span<const std::byte> mine = what.encode(queue, 0, elements, payload(what, 0));
       const std::span<std::byte> sum = payload(what, 1);
       copy(queue, what, sum, mine);
-      int children = 1;  // as many ranks below this one may have children of it
+      int children = 1;  // the distance to this rank's next child, if it has one
       for (; children < self.size() && self.rank() % (2 * children) == 0; children *= 2) {
         if (self.rank() + children < self.size()) {
           const std::span<std::byte> theirs = payload(what, 2);
@@ -106,7 +110,8 @@ struct sparse_tree {
     }
 
    private:
-    /// This rank's payload, the sum of what has come so far, and what comes.
+    /// Returns one of three payloads in the workspace: 0 is this rank's, 1 is the sum so far, 2 is
+    /// the one being received.
     std::span<std::byte> payload(const launch& what, std::size_t which) const {
       return what.room(which * slot(what.data.size()), what.capacity());
     }
@@ -125,7 +130,7 @@ struct sparse_tree {
     template <class Queue>
     void merge(Queue& queue, const launch& what, std::span<std::byte> into,
                std::span<const std::byte> from) const {
-      charge(queue, 12 * from.size());  // both are read and written once, and read five times
+      charge(queue, 12 * from.size());  // both payloads: each is read five times and written once
       if (!what.phantom()) {
         const auto& compression = world_->compressor();
         const std::size_t elements = what.data.size();

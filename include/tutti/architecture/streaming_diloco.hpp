@@ -17,18 +17,20 @@
 
 namespace tutti::architecture {
 
-/// DiLoCo whose outer steps are taken by one fragment of the model after the other, each while
-/// training goes on. Bucket b is of fragment b mod P. After inner step t, where t + 1 = f H / P mod
-/// H, ranks begin to take the mean of fragment f,
-///   d = mean over the ranks of s - x,
-/// and `overlap` steps later, when it has come, after their own inner step
+/// DiLoCo (see `diloco`) whose outer steps are taken by one fragment of the model after the other,
+/// while training goes on. There are P fragments, and each takes a step in every period of H inner
+/// steps; bucket b belongs to fragment b mod P. After the inner step t for which (t + 1) mod H is f
+/// H / P, rounded down, ranks begin to average for fragment f:
+///   d = mean over the ranks of s - x.
+/// The mean comes `overlap` steps later. Then, after their own inner step, they compute
 ///   v = momentum * v + d
 ///   s = s - rate * (d + momentum * v)
 ///   x = keep * x + (1 - keep) * s.
-/// `Mean` is how ranks take it: by all_gather, payloads of any compressor are added as floats.
-/// Wire: Mean's, of the payload of s - x, in one step of `period` for each fragment. Cost: a buffer
-/// and two memories as large as the model. A checkpoint holds all three; what is on its way when
-/// training ends is never applied.
+/// `Mean` is the architecture that averages. With all_gather, payloads of any compressor are added
+/// as floats.
+/// Wire: as `Mean`, for the payload of s - x, in one step of every `period` for each fragment.
+/// Cost: a buffer and two memories (s and v) as large as the model. A checkpoint holds all three; a
+/// mean that is on its way when training ends is never applied.
 /// After: Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
 template <architecture_policy Mean = all_reduce<>>
 struct streaming_diloco : Mean {
@@ -58,7 +60,7 @@ struct streaming_diloco : Mean {
       visit("momentum", self.momentum, "Nesterov momentum of the outer steps");
     }
 
-    /// The fragment whose mean begins after a step.
+    /// Returns the fragment whose mean the ranks begin to take after a step, if any.
     std::optional<std::uint32_t> begun_after(std::uint64_t step) const {
       const auto steps = static_cast<std::uint64_t>(period);
       const auto parts = static_cast<std::uint64_t>(fragments);
@@ -67,17 +69,18 @@ struct streaming_diloco : Mean {
       return fragment * steps / parts == place ? std::optional(static_cast<std::uint32_t>(fragment))
                                                : std::nullopt;
     }
-    /// The fragment whose mean is taken in after a step.
+    /// Returns the fragment whose mean is applied after a step, if any.
     std::optional<std::uint32_t> ended_after(std::uint64_t step) const {
       const auto late = static_cast<std::uint64_t>(overlap);
       return step < late ? std::nullopt : begun_after(step - late);
     }
   };
 
-  /// Most steps send nothing.
+  /// Returns 0, because most steps send nothing.
   static constexpr double busiest_nic(double, double, placement) { return 0; }
 
-  /// Throws usage_error where a fragment is on its way, for another plan has other fragments.
+  /// Throws usage_error while a fragment's mean is on its way, because another plan has other
+  /// fragments.
   template <class Compression>
   static void expect_replan(const options& was, const options&, std::uint64_t steps) {
     for (int late = 0; late < was.overlap && steps > 0; ++late) {
@@ -96,7 +99,8 @@ struct streaming_diloco : Mean {
     using launch = typename World::launch;
 
    public:
-    /// Throws usage_error unless every fragment has its turn, and its mean comes before the next.
+    /// Throws usage_error unless every fragment has a turn in each period and its mean comes before
+    /// the next fragment's turn, or if another option is out of range.
     state(World& world, const options& set)
         : base(world, {}),
           world_(&world),
@@ -169,7 +173,7 @@ struct streaming_diloco : Mean {
     std::optional<std::uint32_t> fragment_of(const chunk& piece) const {
       return piece.bucket % static_cast<std::uint32_t>(set_.fragments);
     }
-    /// A chunk's tensors have all departed in the step that it is launched in.
+    /// Returns the step in which a chunk is launched, in which all its tensors have departed.
     std::uint64_t step_of(const chunk& piece) const {
       std::uint64_t step = 0;
       world_->planned().for_each_tensor(piece,
@@ -179,8 +183,8 @@ struct streaming_diloco : Mean {
 
     World* world_;
     options set_;
-    typename World::template memory<float> start_;     ///< where the last outer steps ended
-    typename World::template memory<float> velocity_;  ///< the outer momentum
+    typename World::template memory<float> start_;     ///< s: parameters after the last outer steps
+    typename World::template memory<float> velocity_;  ///< v: the outer momentum
     std::vector<std::uint64_t> departed_;              ///< the step that each tensor departed in
   };
 };

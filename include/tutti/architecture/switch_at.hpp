@@ -21,7 +21,8 @@
 
 namespace tutti::architecture {
 
-/// The options of a switch, whichever architectures of these options carry it out.
+/// The options of a switch. Their type depends only on those of the two architectures' options, so
+/// it stays when the composer replaces an architecture (see `resolved`).
 template <class First, class Second>
 struct switch_options {
   std::uint64_t step{};
@@ -36,17 +37,20 @@ struct switch_options {
   }
 };
 
-/// Exchanges as `First` in the steps before `step`, and as `Second` from it on: post-local SGD is
+/// Exchanges as `First` in the steps before `step`, and as `Second` from it on. Post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
-/// `switch_at<dense, all_gather>`. Momenta go on as they are. `engine.replan` with another
-/// `step` switches on what training shows; back to one that needs equal models it does not, nor,
-/// where the compressor remembers something, back to one that has no use for that. Where the second
-/// has none, residuals would stay for good: a rule.
-/// Where models that drift apart under `First` have to be equal under `Second`, ranks average in
-/// the step before the switch: each applies its own gradient, and then models and momenta become
-/// their mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
-/// Wire: as the one whose turn it is. Cost: a buffer as large as the model where either of them has
-/// one, and then a copy of the gradients for the other.
+/// `switch_at<dense, all_gather>`. The optimizer keeps its momenta across the switch.
+/// `engine.replan` with another `step` moves the switch, as training shows. It refuses to switch
+/// back to an architecture that needs equal models from one under which they drift apart, or, if
+/// the compressor remembers something, to one that has no use for that. A rule refuses a compressor
+/// with residuals that `Second` has no use for, because they would never be sent.
+///
+/// If models drift apart under `First` and have to be equal under `Second`, ranks average in the
+/// step before the switch: each applies its own gradient, and then models and momenta become their
+/// mean, on all ranks. AdaSGD is `switch_at<model_averaging<>, all_reduce<>>`.
+/// Wire: as the architecture in use.
+/// Cost: a buffer as large as the model if either architecture has one; the other then copies its
+/// gradients into it.
 /// After: Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020; KungFu's adaptive
 /// policies, Mai et al., OSDI 2020.
 template <architecture_policy First, architecture_policy Second>
@@ -64,14 +68,15 @@ struct switch_at {
       "of the parameters, exchanges momenta, or applies means a step late cannot take turns with "
       "another. Fix: switch between all_reduce, local_sgd, model_averaging, independent and the "
       "like, or save, and start again with the other strategy.");
-  /// Each rank has a model, and momenta, of its own.
+  /// Whether each rank has a model and momenta of its own.
   template <class A>
   static constexpr bool drifts = facts::stale<A> || A::completes_alone;
   static constexpr bool averages_models = drifts<First> && !drifts<Second>;
   template <class A>
   static constexpr bool compresses =
       !facts::ignores_compression<A> && !facts::has_sends<tutti::detail::state_of<A>>;
-  /// A residual is of what one of them carries, and of where that loses something.
+  /// Whether residuals of `From` are of no use to `To`: it does not compress, or carries something
+  /// else than they were made of.
   template <class From, class To>
   static constexpr bool leaves_residuals = compresses<From> &&
                                            (!compresses<To> ||
@@ -79,7 +84,7 @@ struct switch_at {
   template <class From, class To>
   static constexpr bool leaves_means =
       compresses<From>&& facts::encodes_means<From> && !facts::encodes_means<To>;
-  /// What `Compression` has remembered under the second the first has no use for.
+  /// Whether `Compression` remembers something under `Second` that is of no use to `First`.
   template <class Compression>
   static constexpr bool waits_for_a_switch =
       (leaves_residuals<Second, First> && facts::memory_per_element<Compression> > 0) ||
@@ -95,7 +100,7 @@ struct switch_at {
   struct collective_of<A> {
     using type = typename A::collective;
   };
-  /// The step before the switch.
+  /// How ranks average in the step before the switch.
   using averaging = local_sgd<typename collective_of<Second>::type>;
 
  public:
@@ -135,8 +140,9 @@ struct switch_at {
 
   using options = switch_options<options_of<First>, options_of<Second>>;
 
-  /// Throws usage_error if a switch that has been made would have to be taken back, or if the step
-  /// that ranks would have averaged in has passed.
+  /// Throws usage_error if a switch that has been made would have to be undone and cannot be, or if
+  /// the step has passed in which ranks would have averaged. Asks the architecture that comes next,
+  /// too.
   template <class Compression>
   static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
     const bool goes_back = steps > was.step && wanted.step > steps;
@@ -166,7 +172,7 @@ struct switch_at {
     }
   }
 
-  /// Of a step of whichever sends less.
+  /// Returns the bytes of a step of the architecture that sends less.
   static constexpr double busiest_nic(const options& set, double payload, double dense,
                                       placement who) {
     return std::min(nic_of<First>(set.first, payload, dense, who),
@@ -192,7 +198,7 @@ struct switch_at {
     template <class S>
     static constexpr bool gradients_travel =
         !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
-    /// Then core moves them, as a view where it can.
+    /// Whether the engine itself moves what travels, as a view where it can.
     static constexpr bool only_gradients =
         gradients_travel<first_state> && gradients_travel<second_state> && !averages_models;
 
@@ -321,7 +327,7 @@ struct switch_at {
     }
 
    private:
-    /// `act` on the state whose turn it is.
+    /// Calls `act` with the state of the architecture in use in a step.
     template <class Self, class Act>
     static auto turn(Self& self, std::uint64_t step, Act act) {
       if constexpr (averages_models) {
@@ -332,8 +338,8 @@ struct switch_at {
       return step < self.step_ ? act(self.first_) : act(self.second_);
     }
 
-    /// A chunk is on its way from when all its tensors have departed until the first of them
-    /// departs again.
+    /// Returns the step in which a chunk was launched: the last one in which its tensors departed,
+    /// for none departs again while the chunk is on its way.
     std::uint64_t step_of(const chunk& piece) const {
       std::uint64_t step = 0;
       world_->planned().for_each_tensor(piece,
@@ -341,7 +347,7 @@ struct switch_at {
       return step;
     }
 
-    /// A launch by value: it must last.
+    /// Exchanges a launch with another `average`; by value, because the changed copy must last.
     template <class S>
     static task averaged(S& its, typename World::endpoint self, launch what, float average) {
       what.average = average;
@@ -357,7 +363,7 @@ struct switch_at {
   };
 
  private:
-  /// Whoever's turn comes next may be a switch itself.
+  /// Calls an architecture's own expect_replan if it has one, as another switch has.
   template <class A, class Compression>
   static void expect_replan_of([[maybe_unused]] const options_of<A>& was,
                                [[maybe_unused]] const options_of<A>& wanted,

@@ -12,8 +12,9 @@
 
 namespace tutti {
 
-/// Room for so many values, made one after the other where they stay, in memory of the coroutine
-/// frames' pool: for what a coroutine needs in a number known at run time only. Cost: nothing is
+/// An array of fixed capacity whose elements are constructed in place, one after the other, and
+/// never move. Its memory comes from the pool of coroutine frames (base/task.hpp). It is for
+/// coroutines that need a number of objects which is known only at run time. Cost: nothing is
 /// allocated once the pool is warm.
 template <class T>
 class frame_array {
@@ -30,7 +31,8 @@ class frame_array {
     }
   }
 
-  /// Adds what `make()` returns, which need not be movable. There must be room.
+  /// Constructs the next element from what `make()` returns, which need not be movable. There must
+  /// be room.
   template <class Make>
   void add(Make make) {
     ::new (static_cast<void*>(values_ + size_)) T(make());
@@ -52,13 +54,13 @@ class frame_array {
   std::size_t size_ = 0;
 };
 
-/// Operations of one kind that begin together, to be awaited one by one in their order (`next`), or
-/// all at once (`all_of`). All must have been awaited before this is destroyed.
+/// Operations of one type that begin together. They are awaited one by one in order (`next`) or all
+/// together (`all_of`). All must have been awaited before this is destroyed.
 template <class Operation>
 class operations {
  public:
-  /// Begins `begin(0)` to `begin(count - 1)`. What one of them throws is thrown where it is
-  /// awaited, for those before it are in flight.
+  /// Begins the operations `begin(0)` to `begin(count - 1)`. If one of them throws, the exception
+  /// is kept until that operation would be awaited, because those before it are in flight.
   template <class Begin>
   operations(std::size_t count, Begin begin) : begun_(count) {
     try {
@@ -70,16 +72,17 @@ class operations {
     }
   }
 
-  /// All that have begun are awaited, or being so.
+  /// Whether every operation that has begun has been handed out by `next`.
   bool awaited() const { return next_ == begun_.size(); }
-  /// The first that nobody has awaited.
+  /// Returns the first operation that has not been awaited. If all that have begun have been
+  /// awaited, throws what kept the next one from beginning.
   Operation& next() {
     if (awaited()) {
       rethrow();
     }
     return begun_[next_++];
   }
-  /// Throws what kept one of them from beginning, if anything did.
+  /// Throws what kept an operation from beginning, if anything did.
   void rethrow() const {
     if (failure_) {
       std::rethrow_exception(failure_);
@@ -94,8 +97,9 @@ class operations {
 template <class Begin>
 operations(std::size_t, Begin) -> operations<std::invoke_result_t<Begin&, std::size_t>>;
 
-/// Awaits `meanwhile` and then those operations that nobody has awaited yet. It ends when all have,
-/// also when one fails, and throws what failed first: nothing of theirs is in flight afterwards.
+/// Awaits `meanwhile` and then every operation that has not been awaited yet. It ends only when all
+/// have completed, even if one fails, so that none is in flight afterwards. Then it throws the
+/// first failure.
 template <class Operation>
 task all_of(operations<Operation>& begun, task meanwhile = {}) {
   std::exception_ptr failure;
@@ -106,7 +110,7 @@ task all_of(operations<Operation>& begun, task meanwhile = {}) {
   }
   while (!begun.awaited()) {
     try {
-      Operation& each = begun.next();  // g++ 12 would copy the result of a call
+      Operation& each = begun.next();  // named, because g++ 12 would copy the result of a call
       co_await each;
     } catch (...) {
       if (!failure) {

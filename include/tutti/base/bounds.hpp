@@ -2,64 +2,71 @@
 
 #include <algorithm>
 
-/// Bytes that must pass the busiest NIC in one direction, whatever the order and the algorithm of
-/// its kind: divided by the NIC's rate, no step's communication is shorter. NICs work in both
-/// directions at once. `payload` is one worker's bytes in a step. Hosts have `per_host` ranks each,
-/// but the last what is left.
+/// Lower bounds on the bytes that must pass the busiest NIC in one direction, whatever the order
+/// and the algorithm, for each kind of exchange. Divided by the NIC's rate they bound the time of a
+/// step's communication. A NIC sends and receives at the same time, each at its full rate.
+/// `payload` is one worker's bytes in a step. Each host has `per_host` ranks, except that the last
+/// has the remainder.
 namespace tutti::bound {
 
 constexpr int hosts(int ranks, int per_host) {
-  return ranks / per_host + (ranks % per_host == 0 ? 0 : 1);  // no sum, which would overflow
+  // Rounds up without the sum ranks + per_host - 1, which could overflow.
+  return ranks / per_host + (ranks % per_host == 0 ? 0 : 1);
 }
 
-/// Ranks that live on a host.
+/// The number of ranks on host number `host`.
 constexpr int ranks_on(int host, int ranks, int per_host) {
   return std::min(per_host, ranks - host * per_host);
 }
 
-/// A sum that every host has at the end. Whoever finishes a part hears of it from the other h-1
-/// hosts, which can have added up their own addends, and each of them must get the result: 2 (h-1)
-/// payloads leave the h NICs together, so one of them sends 2 (h-1)/h. A ring attains it
-/// (Patarasuk and Yuan, JPDC 2009), and so do direct sends of each part to whoever finishes it.
+/// For a sum that every host has at the end. The host that finishes a part of it receives that part
+/// from the other h-1 hosts, each of which can have added up its own ranks' parts, and must send
+/// each of them the result. So the h NICs send 2 (h-1) payloads together, and one of them at least
+/// 2 (h-1)/h. A ring attains this (Patarasuk and Yuan, JPDC 2009), and so do direct sends of each
+/// part to the host that finishes it.
 constexpr double all_reduce(double payload, int hosts) {
   return 2.0 * (hosts - 1) / hosts * payload;
 }
 
-/// Payloads that do not add: every host receives those of all ranks that live elsewhere, and the
-/// last one has the fewest of its own.
+/// For payloads that cannot be added: every host receives the payloads of all ranks on other hosts.
+/// The last host receives the most, because it has the fewest ranks of its own.
 constexpr double all_gather(double payload, int ranks, int per_host) {
   const int last = hosts(ranks, per_host) - 1;
   return (ranks - ranks_on(last, ranks, per_host)) * payload;
 }
 
-/// One rank of the first host receives all others' payloads: those of all ranks elsewhere.
+/// For one rank of the first host that receives the payloads of all ranks: those of the other hosts
+/// pass its NIC.
 constexpr double gather(double payload, int ranks, int per_host) {
   return (ranks - ranks_on(0, ranks, per_host)) * payload;
 }
 
-/// Payloads that add only where they are decoded: whoever finishes a part receives it encoded from
-/// every rank that lives elsewhere, and sends each of them the encoded result. Each of W ranks
-/// finishes one part, so the g of a host send the other W - g their parts of g payloads, and as
-/// many bytes of results. That is the most where g is nearest to W/2: on a full host, and no less
-/// there than on the last.
+/// For payloads that can be added only after decoding: the rank that finishes a part receives it
+/// encoded from every rank on another host, and sends each of them the encoded result. Each of the
+/// W ranks finishes one part, so the g ranks of a host send the other W - g ranks their parts of g
+/// payloads, and as many bytes of results. A host sends the most where g is nearest to W/2; no host
+/// sends more than a full one.
 constexpr double compressed_all_reduce(double payload, int ranks, int per_host) {
   const double here = ranks_on(0, ranks, per_host);
   return 2 * here * (ranks - here) / ranks * payload;
 }
 
-/// k servers on hosts of their own: each receives its share, payload / k, from every worker and
-/// sends as much back, at the same time; a host of g workers sends g payloads and receives as much.
-/// Bytes of a worker's NIC, which may be slower than a server's by the factor `speed`.
+/// For k servers on hosts of their own: each receives its share, payload / k, from every worker and
+/// sends as much back at the same time. A host of g workers sends g payloads and receives as much.
+/// The result is in bytes of a worker's NIC; a server's NIC is `speed` times as fast.
 constexpr double servers(double payload, int workers, int servers, int per_host, double speed = 1) {
   return payload * std::max<double>(workers / (servers * speed), ranks_on(0, workers, per_host));
 }
 
-/// k servers, one after the other, on the hosts of W workers, whatever the share of each. A host
-/// whose servers have the share x sends the pushes of its g workers, but for x, and x to the other
-/// W - g; it receives as much: g + x (W - 2g). Where some host is without a server all others are
-/// full, and even shares the best; so they are where all hosts are full. Otherwise the last host,
-/// of r workers, takes more, until it is as busy as the others: with n full hosts of the share x it
-/// has 1 - nx, and x = (W - g - r) / (W - 2g + n (W - 2r)). One full host takes all, and is no
+/// For k servers that are placed one after the other on the hosts of W workers, with the best
+/// shares of the model for each. A host of g workers whose servers have the share x sends its
+/// workers' pushes except for that share, g (1 - x), and answers of x to each of the other W - g
+/// workers. It receives as much: g + x (W - 2g).
+///
+/// Where some host has no server, all hosts with servers are full, and equal shares are best; so
+/// they are where all hosts are full. Otherwise the last host, of r workers, takes more, until it
+/// is as busy as the others: if each of the n full hosts has the share x, the last has 1 - nx, and
+/// x = (W - g - r) / (W - 2g + n (W - 2r)). If only one host is full, it takes all, and is no
 /// busier than the last.
 constexpr double servers_among_workers(double payload, int workers, int servers, int per_host) {
   const int all = hosts(workers, per_host);
@@ -75,20 +82,23 @@ constexpr double servers_among_workers(double payload, int workers, int servers,
   return payload * (here + share * (workers - 2 * here));
 }
 
-/// n hosts that train and serve, and k more that only serve. One of the former, which serves the
-/// share x, sends 1 - x to the others and their answers, (n-1) x; one of the latter, which serves
-/// y, sends n y. All are done together when 1 + (n-2) x = n y, and n x + k y = 1 is all there is:
-/// y = 2 (n-1) / (n^2 + kn - 2k). With k = 0 that is the ring's bound, with k = n one payload.
-/// After: BytePS, Jiang et al., OSDI 2020, section 4.1. Beyond n servers more do not help.
+/// For n hosts that both train and serve, and k more that only serve. One of the former, which
+/// serves the share x, sends 1 - x to the other servers and answers of (n-1) x to the other
+/// workers. One of the latter, which serves the share y, sends n y. All end at the same time if
+/// 1 + (n-2) x = n y, and the shares add up to one if n x + k y = 1. Hence
+/// y = 2 (n-1) / (n^2 + kn - 2k). With k = 0 this is the ring's bound, with k = n one payload. More
+/// than n servers of the second kind do not help. After: BytePS, Jiang et al., OSDI 2020, section
+/// 4.1.
 constexpr double shared_servers(double payload, int hosts, int more) {
   const double n = hosts;
   const double k = std::min(more, hosts);
   return hosts < 2 ? 0 : payload * n * 2 * (n - 1) / (n * n + k * n - 2 * k);
 }
 
-/// All-reduce in two levels: inside each host a reduce-scatter, then each rank with its like on the
-/// other hosts, then inside again. A NIC carries what any all-reduce between hosts does; a rank's
-/// link inside carries 2 (g-1)/g of the payload.
+/// For an all-reduce in two levels: a reduce-scatter inside each host, an all-reduce of each rank
+/// with its counterparts on the other hosts, and an all-gather inside each host. A NIC carries as
+/// much as for any all-reduce between hosts. A rank's link inside a host of g ranks carries
+/// 2 (g-1)/g of the payload.
 struct hierarchical {
   double nic{};
   double inside{};

@@ -10,18 +10,19 @@
 
 namespace tutti {
 
-/// Latencies in a row and payloads through a NIC, one after the other: the alpha and the beta term
-/// of an exchange that has the network to itself.
+/// The cost of an exchange that has the network to itself, in the terms of the alpha-beta model:
+/// how many latencies follow one another, and how many payloads pass one NIC one after the other.
 struct exchange_cost {
   double latencies{};
   double payloads{};
-  double sent = payloads;  ///< payloads that the first rank sends, which may share its NIC
-  /// Of what hosts send each other alone: ranks of a host have steps of their own.
+  double sent = payloads;  ///< payloads that the first rank sends; it may share its NIC
+  /// Whether the cost is only that of messages between hosts. Ranks of one host then exchange
+  /// messages in steps of their own.
   bool between_hosts{};
 };
 
-/// Time that one message of a given size occupies the link: a start-up, plus a piecewise linear
-/// table over bytes. With no table it is the alpha-beta model, alpha + beta * bytes.
+/// The time for which one message of a given size occupies the link: a piecewise linear table over
+/// bytes, or, without a table, the alpha-beta model, alpha + beta * bytes.
 class message_cost {
  public:
   struct point {
@@ -33,8 +34,9 @@ class message_cost {
   message_cost(seconds startup, double seconds_per_byte)
       : startup_(startup), seconds_per_byte_(seconds_per_byte) {}
 
-  /// `table` holds at least two measured points; between them time is interpolated, beyond them the
-  /// nearest segment goes on. Throws usage_error if it is too short or its bytes do not ascend.
+  /// `table` holds at least two measured points. Between them the time is interpolated, and beyond
+  /// them the nearest segment is continued. Throws usage_error if the table is too short or its
+  /// bytes do not ascend.
   explicit message_cost(std::vector<point> table) : table_(std::move(table)) {
     const auto not_ascending = [](const point& a, const point& b) { return a.bytes >= b.bytes; };
     if (table_.size() < 2 ||
@@ -60,10 +62,10 @@ class message_cost {
     return left->time + slope * (static_cast<double>(bytes) - static_cast<double>(left->bytes));
   }
 
-  /// Cost of a message of no bytes: what merging two messages saves.
+  /// The cost of a message of no bytes, which is what merging two messages saves.
   seconds startup() const { return startup_; }
 
-  /// False for the default, which costs nothing and stands for "not known".
+  /// False for a default message_cost, which costs nothing and means that the cost is not known.
   bool measured() const { return !table_.empty() || startup_ != 0 || seconds_per_byte_ != 0; }
 
  private:
@@ -72,8 +74,8 @@ class message_cost {
   std::vector<point> table_{};
 };
 
-/// How many bytes so many elements are on the wire: floats, or whatever a compressor, which must
-/// outlive this, makes of them.
+/// A function from a number of elements to their bytes on the wire: as floats, or as a compressor
+/// encodes them. The compressor must outlive it.
 class payload_bytes {
  public:
   using length = std::size_t (*)(const void* its, std::size_t elements);
@@ -90,19 +92,22 @@ class payload_bytes {
   length of_{};
 };
 
-/// What is known of the job when the plan is made; fusion policies that weigh waiting against
-/// start-up read it, all others ignore it.
+/// What is known of the job when the plan is made. Fusion policies that weigh waiting against
+/// start-up costs read it, and schedule::at_most, which chooses how many exchanges run at once. All
+/// other policies ignore it.
 struct profile {
-  /// Backward time of each tensor, in forward order. Empty: proportional to its elements.
+  /// The backward time of each tensor, in forward order. If empty, times are proportional to
+  /// elements.
   std::vector<seconds> backward{};
-  /// Backward time of the whole model where `backward` is empty.
+  /// The backward time of the whole model, used if `backward` is empty.
   seconds backward_total{};
-  /// One collective operation (or push and pull) of so many bytes, as they travel, alone.
+  /// The time of one collective operation (or push and pull) that has the network to itself, as a
+  /// function of its bytes on the wire.
   message_cost message{};
-  /// What one alone fills of its link: of k at once each takes k times the share as long, if that
-  /// is longer.
+  /// The share of its link's rate that one such operation attains when it is alone. Of k at the
+  /// same time each takes max(1, k * share_of_one) times as long.
   double share_of_one{1};
-  /// Written by whoever makes the plan, from the strategy's compressor.
+  /// Set from the strategy's compressor where the plan is made.
   payload_bytes payload{};
 };
 

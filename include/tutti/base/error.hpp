@@ -9,25 +9,27 @@
 
 namespace tutti {
 
-/// What tutti throws when it cannot go on: one sentence that names the culprit and the fix.
+/// The base of tutti's exceptions. The message is one sentence that names the culprit and the fix.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The caller's input is wrong: a flag, a file, a size, an order of calls.
+/// The caller's input is wrong: a flag, a file, a size or an order of calls.
 class usage_error : public error {
  public:
   using error::error;
 };
 
-/// Ranks set or declare something otherwise than others, of which every rank has heard.
+/// The ranks' settings or declarations differ. Every rank knows of it, so that no rank need be
+/// told.
 class disagreement : public usage_error {
  public:
   using usage_error::usage_error;
 };
 
-/// What a selection says of a NaN among the elements to choose from, wherever it was found.
+/// Throws the error of a selection that has found a NaN among its elements, on the host or on a
+/// device.
 [[noreturn]] inline void refuse_nan(std::uint64_t element) {
   throw usage_error(
       sentence({"gradient element ", element,
@@ -36,20 +38,20 @@ class disagreement : public usage_error {
 }
 
 /// Ranks can no longer work together: one is missing, silent, or declares something else. Every
-/// rank that can still hear throws the same sentence.
+/// rank that can still receive messages throws it with the same sentence.
 class communication_error : public error {
  public:
   using error::error;
 };
 
-/// What is said of a payload that came with an element which its chunk has not.
+/// Throws the error of a received payload that names an element beyond the end of its chunk.
 [[noreturn]] inline void refuse_element(std::uint64_t element, std::uint64_t elements) {
   throw communication_error(
       sentence({"a payload names element ", element, " of a chunk that has ", elements,
                 " elements. Fix: give every rank the same compression options"}));
 }
 
-/// The words of any exception.
+/// Returns the message of any exception.
 inline std::string what(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -60,7 +62,7 @@ inline std::string what(const std::exception_ptr& failure) {
   }
 }
 
-/// A rank ends with it because others do.
+/// Returns whether the failure is one with which a rank ends because other ranks do.
 inline bool tells_of_others(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -71,15 +73,16 @@ inline bool tells_of_others(const std::exception_ptr& failure) {
   }
 }
 
-/// `first` stays what began a job's failure: the earlier, unless it only tells of others.
+/// Keeps in `first` the cause of a job's failure: the earlier of the two, unless that only reports
+/// the failure of other ranks and `why` does not.
 inline void keep_the_first(std::exception_ptr& first, const std::exception_ptr& why) {
   if (!first || (tells_of_others(first) && !tells_of_others(why))) {
     first = why;
   }
 }
 
-/// What other ranks are told of `rank`'s failure: its words, with its number unless they name a
-/// rank already. All then end with one sentence.
+/// Returns what other ranks are told of `rank`'s failure: its message, preceded by the rank's
+/// number unless the message names a rank already. All ranks then end with one sentence.
 inline std::string verdict_of(int rank, const std::exception_ptr& failure) {
   const std::string words = what(failure);
   const bool names_a_rank = words.find("rank ") != std::string::npos;

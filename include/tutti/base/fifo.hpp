@@ -2,7 +2,8 @@
 
 namespace tutti {
 
-/// First in, first out, through the nodes' own `next`: nothing is allocated, nothing is owned.
+/// A first-in, first-out list that is linked by the nodes' own `next`. It allocates nothing and
+/// owns nothing.
 template <class Node>
 class fifo {
  public:
@@ -27,7 +28,7 @@ class fifo {
     return first;
   }
 
-  /// Takes out the first node that satisfies `wanted`, or answers null.
+  /// Removes and returns the first node that satisfies `wanted`, or returns null.
   template <class Predicate>
   Node* take(Predicate wanted) {
     for (Node** link = &head_; *link != nullptr; link = &(*link)->next) {

@@ -8,8 +8,8 @@ namespace tutti {
 template <class Signature>
 class function_ref;
 
-/// A function of the caller's, by reference, so that what calls it is compiled once. Lives no
-/// longer than what it was made of. Cost: a call through a pointer.
+/// A reference to a caller's function object, so that the function which takes it is no template
+/// and is compiled once. The function object must outlive it. Cost: a call through a pointer.
 template <class Result, class... Arguments>
 class function_ref<Result(Arguments...)> {
  public:

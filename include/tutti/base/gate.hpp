@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// One coroutine waits; whoever opens the gate lets it go on. Opened before anybody waits, it lets
-/// the next one through.
+/// A gate at which one coroutine waits until `open` is called. If it is opened before a coroutine
+/// waits, the next one passes without waiting.
 class gate {
  public:
   explicit gate(run_queue& queue) : queue_(&queue) {}

@@ -26,11 +26,11 @@
 
 namespace tutti {
 
-/// The device of a machine without one: work in order on a thread of its own, late by random
-/// moments, so that whoever forgets to wait is caught without a GPU. Everything that tutti does
-/// with a CUDA stream it can do with this one.
+/// A stand-in for a CUDA stream on a machine without a GPU. It executes work in order on a thread
+/// of its own, each operation after a random delay, so that code which forgets to wait is caught.
+/// Everything that tutti does with a CUDA stream it can do with this one.
 ///
-/// Cost: one allocation and one wake-up an operation; it is for tests.
+/// Cost: one allocation and one wake-up per operation; it is for tests.
 class host_stream : public host_loops<host_stream> {
   class progress;
 
@@ -49,13 +49,13 @@ class host_stream : public host_loops<host_stream> {
   };
 
   host_stream() : host_stream(next_seed()) {}
-  /// The seed decides how late each operation is: from not at all to 50 µs.
+  /// The seed determines the delay of each operation, from none to 50 µs.
   explicit host_stream(std::uint64_t seed)
       : passed_(std::make_shared<progress>()),
         thread_(start_thread("a host_stream", "use fewer streams", [this, seed] { work(seed); })) {}
   host_stream(const host_stream&) = delete;
   host_stream& operator=(const host_stream&) = delete;
-  /// Finishes what was enqueued.
+  /// Executes all work that was enqueued.
   ~host_stream() {
     {
       const std::scoped_lock lock(mutex_);
@@ -86,12 +86,13 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
-  /// Whether all before `until` is done; blocks nobody.
+  /// Returns whether all work before `until` is done, without blocking.
   static bool passed(const event& until) {
     return until.of_ == nullptr || until.of_->has_come(until.at_);
   }
 
-  /// Throws what the work has thrown so far: it could not where it ran, no more than a kernel can.
+  /// Waits for all enqueued work and throws its first exception, if there was one. Like a kernel,
+  /// the work cannot throw to the host when it runs.
   void synchronize() {
     finish();
     const std::scoped_lock lock(mutex_);
@@ -100,17 +101,17 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
-  /// True on a thread that is executing some stream's work.
+  /// Returns true on the thread of any host_stream.
   static bool executing() { return executing_; }
 
   template <class T>
   class buffer;
 
-  /// Memory of this stream's, undefined.
+  /// Returns memory of this stream with undefined contents.
   template <class T>
   buffer<T> allocate(std::size_t elements);
 
-  /// Whether it is memory of some stream's.
+  /// Returns whether `memory` lies in a buffer of any host_stream.
   static bool reaches(const void* memory) {
     const std::scoped_lock lock(memories_mutex_);
     const auto after = memories_.upper_bound(memory);
@@ -123,7 +124,8 @@ class host_stream : public host_loops<host_stream> {
     passed_->wait(now.at_);
   }
 
-  /// How much of a stream's work is done; what is enqueued after a wait sees what was done before.
+  /// Counts a stream's completed operations. Whoever has waited for an operation sees the effects
+  /// of all those before it.
   class progress {
    public:
     void advance() {
@@ -188,7 +190,7 @@ class host_stream : public host_loops<host_stream> {
     }
   }
 
-  /// Where streams' memory begins, and ends.
+  /// The end of each buffer of any stream, by its beginning.
   static inline std::mutex memories_mutex_;
   static inline std::map<const void*, const void*, std::less<>> memories_;
   static inline thread_local bool executing_ = false;
@@ -199,14 +201,14 @@ class host_stream : public host_loops<host_stream> {
   std::deque<std::function<void()>> waiting_;
   std::uint64_t enqueued_ = 0;
   bool closing_ = false;
-  std::exception_ptr refused_{};  // the first
-  std::thread thread_;            // last: it uses the others
+  std::exception_ptr refused_{};  // the first exception
+  std::thread thread_;            // last, because it uses the members above
 };
 static_assert(host_queue<host_stream> && device_queue<host_stream>);
 
-/// Memory of a stream: what nobody has written yet is poison (all bits set, a NaN in every format),
-/// and so is everything again when the memory is given back. Its elements are for functors that the
-/// stream executes; the host reads a copy.
+/// Memory of a stream. Until it is written, and again when it is freed, it is filled with poison:
+/// all bits are set, which is a NaN in every format. Only functors that the stream executes may
+/// access its elements; the host reads a copy.
 template <class T>
 class host_stream::buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -239,7 +241,7 @@ class host_stream::buffer {
   T* data() { return memory_.data(); }
   const T* data() const { return memory_.data(); }
 
-  /// A device address: to enqueue work on and to send, not to look at.
+  /// The device address, to enqueue work on and to send. The host must not read it.
   std::span<T> span() { return memory_; }
 
   /// An element, for a functor that the stream executes.
@@ -248,20 +250,20 @@ class host_stream::buffer {
     return memory_[i];
   }
 
-  /// Enqueues a copy of `values`, which are copied already when this returns.
+  /// Enqueues a write of `values`, which have been copied when this returns.
   void write(std::span<const T> values) {
     stream_->run([to = memory_.data(), from = std::vector<T>(values.begin(), values.end())] {
       std::copy(from.begin(), from.end(), to);
     });
   }
 
-  /// Waits for everything enqueued so far, and copies.
+  /// Waits for all work enqueued so far and returns a copy.
   std::vector<T> read_back() {
     stream_->synchronize();
     return memory_;
   }
 
-  /// What a read without a wait would see.
+  /// Whether `value` is poison, which a read without a wait would see.
   static bool is_poison(const T& value) {
     T never_written;
     poison(std::as_writable_bytes(std::span(&never_written, 1)));

@@ -7,9 +7,10 @@
 
 namespace tutti {
 
-/// Memory from a cache line's begin: a processor's vector that lies in two lines costs up to a
-/// quarter of a kernel's speed. What is as long as a huge page begins at one's begin, and Linux is
-/// asked for huge pages: to look up where small ones lie costs a kernel up to a third of its speed.
+/// Allocates memory that begins at a cache line, because a vector register's load from two lines
+/// costs up to a quarter of a kernel's speed. Memory of at least one huge page begins at a huge
+/// page's boundary, and Linux is asked for huge pages: the address translation of small pages costs
+/// a kernel up to a third of its speed.
 template <class T>
 struct line_allocator {
   using value_type = T;
@@ -23,7 +24,7 @@ struct line_allocator {
     void* const memory = ::operator new(bytes, alignment(bytes));
 #if defined(MADV_HUGEPAGE)
     if (bytes >= huge_page) {
-      ::madvise(memory, bytes, MADV_HUGEPAGE);  // without any it is as good as it was
+      ::madvise(memory, bytes, MADV_HUGEPAGE);  // if refused, small pages remain
     }
 #endif
     return static_cast<T*>(memory);

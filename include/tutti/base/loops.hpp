@@ -1,10 +1,10 @@
 #pragma once
 
-/// Searches of whole containers and spans, as the loops that they are.
+/// Searches over whole containers and spans, written as plain loops.
 ///
-/// They are std::ranges' by name and meaning, without projections. The compiler spends a tenth of
-/// what a unit that trains takes it on the concepts of those, and std's own of iterators are
-/// unrolled where they are searched.
+/// They have the names and meanings of those in std::ranges, without projections. The compiler
+/// spends on the concepts of std::ranges a tenth of the time that it takes for a translation unit
+/// that trains. The iterator algorithms of std are unrolled at every call.
 namespace tutti::loops {
 
 template <class Range, class Predicate>

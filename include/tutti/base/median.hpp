@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-/// Of an even number the greater of the two in the middle; 0 of none.
+/// Returns the median: of an even number of values the greater of the two in the middle, of none 0.
 inline double median(std::vector<double> of) {
   if (of.empty()) {
     return 0;

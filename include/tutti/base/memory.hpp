@@ -10,16 +10,17 @@
 
 namespace tutti {
 
-// Memory belongs to a queue: the engine's own buffers lie where the work of its queue can reach
-// them. A queue whose memory is the host's says nothing and has line_vectors; any other offers
-// `allocate<T>(elements)`, which answers a movable buffer with `data()` and `size()`.
+// A queue provides the memory that its work uses: the engine's own buffers must lie where the
+// queue's work can reach them. A queue whose memory is the host's defines no `allocate`, and its
+// buffers are line_vectors. Any other queue has `allocate<T>(elements)`, which returns a movable
+// buffer with `data()` and `size()`.
 
 template <class Queue>
 concept has_own_memory = requires(Queue& queue) {
   queue.template allocate<std::byte>(std::size_t{});
 };
 
-/// Memory for a queue's work, undefined where it is not the host's.
+/// Returns memory for a queue's work. Its contents are undefined unless it is the host's.
 template <class T, class Queue>
 auto allocate(Queue& queue, std::size_t elements) {
   if constexpr (has_own_memory<Queue>) {
@@ -29,7 +30,7 @@ auto allocate(Queue& queue, std::size_t elements) {
   }
 }
 
-/// Allocates elements that are zero for all that is enqueued from now on.
+/// Allocates elements that are zero for all work that is enqueued from now on.
 template <class T, class Queue>
 auto allocate_zeros(Queue& queue, std::size_t elements) {
   auto fresh = allocate<T>(queue, elements);
@@ -42,8 +43,8 @@ auto allocate_zeros(Queue& queue, std::size_t elements) {
 template <class T, class Queue>
 using memory_of = decltype(allocate<T>(std::declval<Queue&>(), 0));
 
-/// Memory that the host and the queue's work both reach, undefined: pinned where the queue offers
-/// that, otherwise the host's.
+/// Returns memory that both the host and the queue's work can reach: pinned memory where the queue
+/// offers it, otherwise the host's. Its contents are undefined.
 template <class T, class Queue>
 auto allocate_shared(Queue& queue, std::size_t elements) {
   if constexpr (requires { queue.template allocate_pinned<T>(elements); }) {
@@ -61,8 +62,9 @@ auto span_of(Memory& memory) {
   return std::span(memory.data(), memory.size());
 }
 
-/// What the host may read of `memory` once the work enqueued so far is done: the memory itself
-/// where it is the host's, otherwise a copy. Blocks the host; for between steps.
+/// Returns `memory` as the host may read it once the work enqueued so far is done: the memory
+/// itself where it is the host's, otherwise a copy. Blocks the host, so it is for use between
+/// steps.
 template <class T, class Queue>
 auto host_view(Queue& queue, std::span<T> memory) {
   queue.synchronize();
@@ -76,7 +78,8 @@ auto host_view(Queue& queue, std::span<T> memory) {
   }
 }
 
-/// Lets `fill(span)` write what `memory` becomes, on the host. Blocks the host; for between steps.
+/// Calls `fill(span)` on the host to write the new contents of `memory`. Blocks the host, so it is
+/// for use between steps.
 template <class T, class Queue, class Fill>
 void fill_from_host(Queue& queue, std::span<T> memory, Fill fill) {
   queue.synchronize();

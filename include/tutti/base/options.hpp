@@ -24,9 +24,10 @@ struct options_of<Policy> {
 };
 }  // namespace detail
 
-/// A policy's magnitudes: values with constant defaults, never types.
+/// A policy's options: values with constant defaults, never types.
 ///
-/// An options struct describes itself once, and flags, help, JSON and checkpoints read that:
+/// An options struct describes itself once. Flags, help, JSON and checkpoints read that
+/// description:
 ///
 ///     struct options {
 ///       std::size_t bytes{64_MiB};
@@ -37,11 +38,11 @@ struct options_of<Policy> {
 ///     };
 ///
 /// A visited value is an integer, a double, or an enumeration with a `names(value_type)` overload.
-/// Which ones are visited may depend on the values of those before them.
+/// Which values are visited may depend on the values visited before them.
 template <class Policy>
 using options_of = typename detail::options_of<Policy>::type;
 
-/// A policy made with its options; a policy without options ignores them.
+/// Returns a policy that is made with `options`, or a default one if the policy has no options.
 template <class Policy>
 constexpr Policy make_policy(const options_of<Policy>& options) {
   if constexpr (std::constructible_from<Policy, const options_of<Policy>&>) {

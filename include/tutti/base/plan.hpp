@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-/// Tensors that travel together: a run of the plan's order.
+/// Tensors that are sent together: consecutive positions of the plan.
 struct bucket {
-  std::size_t first_tensor{};  ///< position
+  std::size_t first_tensor{};  ///< its position
   std::size_t tensors{};
   std::size_t first_element{};
   std::size_t elements{};
@@ -20,23 +20,25 @@ struct bucket {
   std::uint32_t chunks{};
 };
 
-/// The smallest unit that travels, and what a schedule decides on.
+/// The smallest unit that is sent, and the unit that schedules order.
 struct chunk {
   std::uint32_t bucket{};
   std::size_t first_element{};
   std::size_t elements{};
-  /// Forward index of the earliest tensor inside: the smaller, the sooner the next forward needs
-  /// it.
+  /// The forward index of the chunk's earliest tensor. The smaller it is, the sooner the next
+  /// forward pass needs the chunk.
   std::uint32_t priority{};
-  /// Rank that owns it, where the architecture places chunks; else 0.
+  /// The rank that owns the chunk, where the architecture places chunks, otherwise 0.
   int placed_on{};
-  /// Chunks of different kinds never share a launch: element type, class of compression, owner.
+  /// Chunks of different kinds never share a launch. Kinds differ by element type, by `chosen`, and
+  /// by tensor where a compressor needs each tensor alone.
   std::uint32_t kind{};
-  /// A rule has chosen its tensors for one of two compressors.
+  /// Whether the rule of compression::select has chosen the chunk's tensors, which says by which of
+  /// two compressors they are encoded.
   bool chosen{};
 
-  /// What rank `index` owns of it where each of `parts` ranks owns a part of every chunk: in all
-  /// chunks together as much as the others, but for one element.
+  /// Returns what rank `index` owns of the chunk where each of `parts` ranks owns a part of every
+  /// chunk. Over all chunks together the ranks' parts differ by at most one element.
   chunk part(std::size_t parts, std::size_t index) const {
     chunk some = *this;
     some.first_element += part_begin(elements, parts, index, first_element);
@@ -46,22 +48,23 @@ struct chunk {
   }
 };
 
-/// What may travel and how it is grouped: a pure function of tensor sizes and options, equal on
+/// What may be sent and how it is grouped: a pure function of tensor sizes and options, equal on
 /// every rank. All positions are in one flat index space, so that state which outlives a plan
-/// (residuals, momenta) does not know of buckets: the backward order of the tensors, or, where a
-/// compressor selects or a fusion keeps element types apart, that of one class of them after the
-/// other. Buckets and chunks are numbered in the order in which a backward pass completes them.
+/// (residuals, momenta) does not depend on buckets. Its order is the backward order of the tensors.
+/// Where a compressor selects tensors, or a fusion keeps element types apart or names groups, it is
+/// the backward order of one class of tensors after the other. Buckets and chunks are numbered in
+/// the order in which a backward pass completes them.
 struct plan {
   std::vector<tensor_facts> backward{};      ///< by position
   std::vector<std::size_t> position_of{};    ///< of each tensor, by its id
-  std::vector<std::size_t> first_element{};  ///< of each position, and the end
+  std::vector<std::size_t> first_element{};  ///< of each position, and the end of the last
   std::vector<std::uint32_t> bucket_of{};    ///< of each position
   std::vector<tutti::bucket> buckets{};
   std::vector<tutti::chunk> chunks{};
   std::uint64_t hash{};
 
   std::size_t elements() const { return first_element.empty() ? 0 : first_element.back(); }
-  /// Calls `visit(position)` for each tensor that a chunk holds an element of.
+  /// Calls `visit(position)` for each tensor of which the chunk holds an element.
   template <class Visit>
   void for_each_tensor(const chunk& piece, Visit visit) const {
     const tutti::bucket& group = buckets[piece.bucket];
@@ -71,7 +74,7 @@ struct plan {
       }
     }
   }
-  /// The chunk holds an element of the tensor at a position.
+  /// Returns whether the chunk holds an element of the tensor at `position`.
   bool holds_some(const chunk& piece, std::size_t position) const {
     return first_element[position] < piece.first_element + piece.elements &&
            piece.first_element < first_element[position + 1];
@@ -80,7 +83,7 @@ struct plan {
   tensor_id at(std::size_t position) const { return backward[position].id; }
 };
 
-/// FNV-1a over whatever is fed to it, for plans, agendas and parameters.
+/// An FNV-1a hash over all that is fed to it, for plans, agendas and parameters.
 class running_hash {
  public:
   void feed(std::span<const std::byte> bytes) {
@@ -99,8 +102,8 @@ class running_hash {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-/// Of which tensor is where: what is remembered by position under one plan fits another only if
-/// both have the same.
+/// Returns a hash of which tensor is at which position. What is remembered by position under one
+/// plan fits another plan only if their hashes are equal.
 inline std::uint64_t hash_of_order(const plan& made) {
   running_hash hash;
   for (const tensor_facts& each : made.backward) {

@@ -12,23 +12,24 @@
 
 namespace tutti {
 
-/// Things that are dear to make, used again and again by any thread: whoever holds one shares it by
-/// copying the handle, and the last holder gives it back.
+/// A pool of objects that are expensive to make, such as CUDA events, for use by any thread. A
+/// holder shares an object by copying its handle, and the last holder's handle returns it to the
+/// pool.
 ///
-/// After the first rounds nothing is made, and neither taking nor giving back takes a lock. A pool
-/// must outlive its handles. Cost: one atomic exchange to take, one to give back.
+/// After the first rounds no object is made, and neither taking nor returning one takes a lock. A
+/// pool must outlive its handles. Cost: one atomic exchange to take an object, one to return it.
 template <class Thing>
 class pool {
   struct slot {
     Thing thing{};
     pool* home{};
     std::uint32_t number{};              // from 1 on
-    std::atomic<std::uint32_t> next{0};  // among the free; 0: none
+    std::atomic<std::uint32_t> next{0};  // in the list of free slots; 0 at its end
     std::atomic<std::uint32_t> holders{0};
   };
 
  public:
-  /// One thing, shared by all copies of this handle; or none.
+  /// Shared ownership of one object, or of none.
   class handle {
    public:
     handle() = default;
@@ -67,7 +68,7 @@ class pool {
     }
   }
 
-  /// A thing that nobody holds; `make()` makes one where there is none.
+  /// Takes a free object. If there is none, adds the one that `make()` returns.
   template <class Make>
   handle take(Make make) {
     std::uint64_t head = free_.load(std::memory_order_acquire);
@@ -81,15 +82,16 @@ class pool {
     return add(make());
   }
 
-  /// Things made so far.
+  /// The number of objects made so far.
   std::size_t made() const { return made_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t block_size = 64;
   using block = std::array<slot, block_size>;
 
-  // The head of the free is a slot's number below a count of changes: a thread that slept while its
-  // head was taken and given back must not mistake it for the one it saw.
+  // The head of the list of free slots: a slot's number in the low 32 bits and a count of changes
+  // above it. Without the count, a thread whose head was taken and returned while it slept would
+  // mistake the new head for the old one.
   static std::uint32_t number_in(std::uint64_t head) { return static_cast<std::uint32_t>(head); }
   static std::uint64_t replaced(std::uint64_t head, std::uint32_t number) {
     return ((head >> 32) + 1) << 32 | number;

@@ -4,7 +4,7 @@
 
 namespace tutti {
 
-/// A question that is asked again and again.
+/// A condition that is evaluated again and again.
 using predicate = function_ref<bool()>;
 
 }  // namespace tutti

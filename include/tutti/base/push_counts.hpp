@@ -7,14 +7,14 @@
 
 namespace tutti {
 
-/// What servers count of workers' pushes, chunk by chunk; or, where a rank's own model is averaged
-/// with others' at any moment, the rank of its own gradients.
+/// What a server counts of the workers' pushes, chunk by chunk. Where other ranks average with a
+/// rank's own model at any moment, the rank counts its own gradients instead.
 struct push_counts {
-  /// Pushes that took effect, by their staleness: so many updates of a chunk were made since the
-  /// worker had read it, not counting its own. The last place is for that many and all above.
+  /// Pushes that took effect, by staleness: the number of updates of the chunk since the worker had
+  /// read it, not counting the worker's own. The last place also counts all that are staler.
   std::array<std::uint64_t, 32> staleness{};
-  std::uint64_t dropped{};  ///< that came too late for their step
-  std::uint64_t held{};     ///< whose answer waited until other workers had pushed
+  std::uint64_t dropped{};  ///< pushes that came too late for their step
+  std::uint64_t held{};     ///< pushes whose answer waited until other workers had pushed
 
   void take(std::uint64_t its_staleness) {
     ++staleness[std::min<std::uint64_t>(its_staleness, staleness.size() - 1)];
@@ -26,7 +26,7 @@ struct push_counts {
     }
     return all;
   }
-  /// Of those that took effect; 0 where none has.
+  /// The mean staleness of the pushes that took effect; 0 if there were none.
   double mean_staleness() const {
     double sum = 0;
     for (std::size_t i = 0; i < staleness.size(); ++i) {

@@ -10,11 +10,11 @@
 namespace tutti {
 
 namespace cuda {
-class stream;  // base/cuda/stream.hpp; kernels name it and need nothing of CUDA
+class stream;  // defined in base/cuda/stream.hpp; kernels need only its name, not CUDA
 }
 
-/// The element loops that every host queue shares; `Queue::run` says when they happen.
-/// A functor is copied into the queue: capture spans and values, never references.
+/// The element loops of all host queues. `Queue::run` decides when a loop executes. A functor is
+/// copied into the queue: capture spans and values, never references.
 template <class Queue>
 class host_loops {
  public:
@@ -28,8 +28,8 @@ class host_loops {
     });
   }
 
-  /// `*result` becomes the sum of `f(x)` over `input`, added in double in the order of
-  /// sum_in_lanes, so that every run and every queue gives the same bits.
+  /// Sets `*result` to the sum of `f(x)` over `input`, added in double in the order of
+  /// sum_in_lanes, so that every run and every host queue gives the same bits.
   template <class T, class F>
   void transform_reduce(std::span<const float> input, T* result, F f) {
     self().run([input, result, f] {
@@ -38,7 +38,7 @@ class host_loops {
     });
   }
 
-  /// Every byte becomes 0; `bytes` may be 0 and then the pointer may be null.
+  /// Sets every byte to 0. If `bytes` is 0, the pointer may be null.
   void clear(void* at, std::size_t bytes) {
     self().run([at, bytes] {
       if (bytes != 0) {
@@ -47,7 +47,7 @@ class host_loops {
     });
   }
 
-  /// The ranges must not overlap; `bytes` may be 0 and then the pointers may be null.
+  /// Copies between ranges that must not overlap. If `bytes` is 0, the pointers may be null.
   void copy(void* to, const void* from, std::size_t bytes) {
     self().run([to, from, bytes] {
       if (bytes != 0) {
@@ -66,15 +66,16 @@ struct no_work {  // nvcc cannot judge a lambda in a concept
 };
 }  // namespace detail
 
-/// A queue whose work is host code. Kernels' CPU twins ask for it; CUDA twins for a stream.
+/// A queue whose work is host code. The CPU version of a kernel requires one; the CUDA version
+/// requires a cuda::stream.
 template <class Queue>
 concept host_queue = requires(Queue& queue) {
   { queue.run(detail::no_work{}) } -> std::same_as<void>;
 };
 
-/// Work in order. `record` puts an event behind the work enqueued so far; `wait(event)` lets
-/// nothing enqueued later begin before that event, of this queue or another, has passed. Only
-/// `synchronize` blocks the host; it throws what the work has refused meanwhile.
+/// A queue whose work executes in order. `record` returns an event behind the work enqueued so far.
+/// `wait(event)` holds back all work enqueued later until that event, of this queue or another, has
+/// passed. Only `synchronize` blocks the host, and it throws what the work has refused meanwhile.
 template <class Queue>
 concept device_queue = requires(Queue& queue, typename Queue::event event, std::byte* bytes) {
   { queue.record() } -> std::same_as<typename Queue::event>;
@@ -84,10 +85,10 @@ concept device_queue = requires(Queue& queue, typename Queue::event event, std::
   queue.clear(bytes, std::size_t{});
 };
 
-/// Runs everything at once on the calling thread.
+/// A queue that executes work immediately, on the calling thread.
 class inline_queue : public host_loops<inline_queue> {
  public:
-  /// A point in a queue's order of work; here it is always passed already.
+  /// A point in a queue's order of work. In this queue it has always passed.
   struct event {};
   event record() { return {}; }
   void wait(event) {}
@@ -101,8 +102,8 @@ class inline_queue : public host_loops<inline_queue> {
 };
 static_assert(host_queue<inline_queue> && device_queue<inline_queue>);
 
-/// Says what a kernel costs: so many bytes read and written. A queue that models a device lets that
-/// time pass; a real one knows by doing the work.
+/// Reports a kernel's cost, as the bytes that it reads and writes. A queue that models a device
+/// lets the corresponding time pass; any other queue ignores it.
 template <class Queue>
 void charge(Queue& queue, std::size_t bytes) {
   if constexpr (requires { queue.charge(bytes); }) {

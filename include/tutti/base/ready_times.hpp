@@ -11,10 +11,10 @@
 
 namespace tutti {
 
-/// When each gradient exists, in seconds from the start of the backward pass: by the profile's
-/// times, also of tensors in between that travel otherwise, or in proportion to its elements,
-/// `per_element` seconds each where the profile is silent. A profile that has times has them of all
-/// tensors.
+/// Returns when each gradient is ready, in seconds from the start of the backward pass. If the
+/// profile has times, it has one for each tensor, and those of tensors that are not in `backward`
+/// count, too, because they are computed in between. Otherwise a gradient takes time in proportion
+/// to its elements, `per_element` seconds each unless the profile has a total.
 [[gnu::cold]] inline std::vector<seconds> ready_times(std::span<const tensor_facts> backward,
                                                       const profile& known, double per_element) {
   TUTTI_ASSERT(known.backward.empty() || backward.empty() ||

@@ -7,11 +7,11 @@
 
 namespace tutti {
 
-/// First in, first out, by value. Nothing is allocated unless it holds more than ever before.
+/// A first-in, first-out queue of values. It allocates only when it holds more than ever before.
 template <class T>
 class ring_buffer {
  public:
-  /// `places` is what it usually holds at most.
+  /// `places` is the number of values that it usually holds at most.
   explicit ring_buffer(std::size_t places) : places_(std::bit_ceil(places)) {}
 
   bool empty() const { return head_ == tail_; }

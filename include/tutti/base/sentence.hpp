@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// Text or a whole number. Refers to the text.
+/// A text, which it refers to and does not copy, or a whole number.
 class word {
  public:
   word(const char* text) : text_(text) {}
@@ -39,11 +39,12 @@ class word {
 
   std::string_view text_{};
   std::array<char, 20> digits_{};
-  std::size_t length_ = 0;  // of a number
+  std::size_t length_ = 0;  // of the number; 0 for a text
 };
 
-/// What errors say: `sentence({"rank ", rank, " has left"})`. One function however many are said,
-/// and no temporary string to destroy in between: compilers take long over both.
+/// Composes an error message: `sentence({"rank ", rank, " has left"})`. There is one function for
+/// any number of words, and no temporary string is destroyed in between, because compilers take
+/// long over both.
 [[gnu::cold, gnu::noinline]] inline std::string sentence(std::initializer_list<word> words) {
   std::string all;
   for (const word& each : words) {

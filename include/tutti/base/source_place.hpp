@@ -2,8 +2,8 @@
 
 namespace tutti {
 
-/// Where a call stands, for error messages. std::source_location is missing from clang 14's view of
-/// libstdc++; these built-ins are in every compiler that tutti supports.
+/// The file and line of a call, for error messages. clang 14 does not see libstdc++'s
+/// std::source_location; every compiler that tutti supports has these built-ins.
 struct source_place {
   const char* file;
   int line;

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-/// A thread that does `work`. Throws usage_error where the process gets none: whose it would have
-/// been, and how to do with fewer.
+/// Starts a thread that executes `work`. Throws usage_error if the process cannot have another
+/// thread; the message names `whose` thread it is, and `fewer` says how to need fewer.
 template <class Work>
 std::thread start_thread(std::string_view whose, std::string_view fewer, Work work) {
   try {

@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-/// How a host adds up numbers in double: `f(0)` to `f(n - 1)` in sixteen interleaved partial sums,
-/// one fixed order for any width of vector.
+/// Adds `f(0)` to `f(n - 1)` in double, on the host, in sixteen interleaved partial sums. The order
+/// of additions is the same for vector registers of any width.
 template <class F>
 double sum_in_lanes(std::size_t n, const F& f) {
   constexpr std::size_t lanes = 16;

@@ -5,18 +5,20 @@
 
 namespace tutti {
 
-/// Separate streams of messages: a wildcard receive on one never takes another's.
+/// Separate streams of messages: a wildcard receive on one channel never takes a message of
+/// another.
 enum class channel : std::uint8_t {
   data,     ///< chunks
-  coded,    ///< of chunks, payloads whose lengths only their encoder knows
-  service,  ///< decisions of a leading rank, and whatever an architecture receives from anybody
-  control,  ///< diagnosis, failure: in the host's memory, always, and short
-  host,     ///< what engines tell each other beside chunks: in the host's memory, always
+  coded,    ///< chunks' payloads whose lengths only their encoder knows
+  service,  ///< decisions of a leading rank, and messages that an architecture takes from any rank
+  control,  ///< diagnosis and failure; always short and in host memory
+  host,     ///< what engines tell each other beside chunks; always in host memory
 };
 
 inline constexpr std::size_t channels = 5;
 
-/// What a message belongs to. Messages of one (peer, tag) arrive in the order they were sent.
+/// Identifies what a message belongs to. Messages of one (peer, tag) arrive in the order in which
+/// they were sent.
 struct tag {
   tutti::channel channel{};
   std::uint32_t chunk{};
@@ -25,8 +27,8 @@ struct tag {
   friend bool operator==(const tag&, const tag&) = default;
 };
 
-/// A coroutine uses as many lanes of its chunk as it runs at once; an architecture with more than
-/// this is two architectures.
+/// The number of lanes of a chunk. Coroutines that exchange the same chunk at the same time use a
+/// lane each, and no architecture may use more lanes than these.
 inline constexpr std::uint32_t lanes_per_chunk = 8;
 
 }  // namespace tutti

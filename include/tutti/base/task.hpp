@@ -15,10 +15,11 @@
 
 namespace tutti {
 
-/// Coroutines that may go on, first in first out. One thread at a time owns it.
+/// A first-in, first-out queue of coroutines that are ready to resume. One thread at a time owns
+/// it.
 ///
-/// Every resumption goes through here and never from one coroutine into another: the stack stays
-/// flat however many awaits complete at once.
+/// A suspended coroutine is always resumed from this queue and never by another coroutine, so that
+/// the stack stays flat however many awaits complete at once.
 class run_queue {
  public:
   run_queue() = default;
@@ -29,12 +30,13 @@ class run_queue {
 
   bool empty() const { return ready_.empty(); }
 
-  /// True inside `drain`, on the thread that drains: a coroutine runs and must not drain again.
+  /// Returns true on the thread that is inside `drain`: a coroutine is running there and must not
+  /// drain again.
   bool draining() const {
     return drainer_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
-  /// Resumes until nothing is left; answers how many were resumed.
+  /// Resumes coroutines until none is left and returns how many it has resumed.
   std::size_t drain() {
     if (empty()) {
       return 0;
@@ -50,12 +52,12 @@ class run_queue {
 
  private:
   ring_buffer<std::coroutine_handle<>> ready_{64};
-  std::atomic<std::thread::id> drainer_{};  // others may ask meanwhile
+  std::atomic<std::thread::id> drainer_{};  // atomic, because other threads call `draining`
 };
 
 namespace detail {
 
-/// Not inlined: it stands in every coroutine, behind each of its awaits.
+/// Not inlined, because every coroutine has a call of it for each of its awaits.
 [[noreturn, gnu::cold, gnu::noinline]] inline void rethrow(const std::exception_ptr& failure) {
   std::rethrow_exception(failure);
 }
@@ -64,11 +66,12 @@ struct free_frame {
   free_frame* next;
 };
 
-/// Coroutine frames by size, kept per thread: after the first step none is allocated. Where one
-/// thread takes frames that another gives back, as where a backward pass has a thread of its own,
-/// no more than `most_kept` bytes wait there for nobody, and each step allocates. Destroying it
-/// does nothing, so that whatever ends after the thread's own variables still finds it: an engine
-/// with static storage, say. From then on it keeps nothing.
+/// A thread's pool of coroutine frames, by size: no frame is allocated after the first step. If one
+/// thread takes frames that another gives back, as where the backward pass has a thread of its own,
+/// each step allocates, and the other thread keeps at most `most_kept` bytes of frames that it
+/// never uses. The destructor does nothing, so that coroutines that end after the thread's own
+/// variables, such as those of an engine with static storage, can still use the pool. It keeps no
+/// frames from then on.
 class frame_pool {
  public:
   static constexpr std::size_t most_kept = std::size_t{16} << 20;
@@ -93,12 +96,12 @@ class frame_pool {
     }
   }
 
-  /// Bytes of frames that nobody uses.
+  /// Bytes of unused frames in the pool.
   std::size_t kept() const { return kept_; }
 
  private:
   enum class life { unused, kept, over };
-  /// Frees a thread's frames when it ends.
+  /// Frees the pool's frames when the thread ends.
   struct end {
     frame_pool* its;
     ~end() { its->let_go(); }
@@ -123,7 +126,7 @@ class frame_pool {
   }
 
   static constexpr std::size_t granule = 64;
-  static constexpr std::size_t fine = 256;  // steps of a granule up to 16 KiB, then of a doubling
+  static constexpr std::size_t fine = 256;  // a slot per granule up to 16 KiB, then per doubling
 
   static std::size_t slot_of(std::size_t bytes) {
     return bytes / granule < fine
@@ -144,10 +147,11 @@ inline constinit thread_local frame_pool frames;
 
 }  // namespace detail
 
-/// A lazy coroutine: it begins when awaited, or when `start`ed beside others and awaited later.
+/// A lazy coroutine: it begins when it is awaited, or when `start` is called to run it beside
+/// others and await it later.
 ///
-/// An exception leaves it where it is awaited. A task must not be destroyed while an operation of
-/// its is in flight.
+/// An exception that leaves it is thrown where it is awaited. A task must not be destroyed while
+/// one of its operations is in flight.
 class [[nodiscard]] task {
  public:
   struct promise_type;
@@ -184,7 +188,7 @@ class [[nodiscard]] task {
   task() = default;
   explicit task(handle coroutine) : coroutine_(coroutine) {}
   task(task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
-  // Answers nothing: nvcc would take a reference to a task for a task thrown away.
+  // Returns void, because nvcc would take a returned reference to a task for a discarded task.
   void operator=(task&& other) noexcept {
     task old(std::exchange(coroutine_, std::exchange(other.coroutine_, nullptr)));
   }
@@ -196,7 +200,7 @@ class [[nodiscard]] task {
     }
   }
 
-  /// Runs until the first suspension; later resumptions come through `queue`.
+  /// Runs the coroutine until it first suspends. Later resumptions come from `queue`.
   void start(run_queue& queue) {
     coroutine_.promise().queue = &queue;
     coroutine_.resume();
@@ -211,7 +215,8 @@ class [[nodiscard]] task {
     }
   }
 
-  /// Awaiting runs a task that has not begun at once; one that completes never suspends its parent.
+  /// Awaiting a task that has not begun runs it immediately. A task that completes without
+  /// suspending does not suspend its parent either.
   class awaiter {
    public:
     explicit awaiter(handle child) : child_(child) {}

@@ -21,8 +21,8 @@ enum class tensor_id : std::uint32_t {};
 
 constexpr std::size_t index(tensor_id id) { return static_cast<std::size_t>(id); }
 
-/// The lengths of a tensor's dimensions as its elements lie in memory, the slowest first. Without
-/// dimensions nobody has said, and the tensor is as good as a vector.
+/// The lengths of a tensor's dimensions in memory order, the slowest first. A shape without
+/// dimensions is not declared, and its tensor is treated as a vector.
 class tensor_shape {
  public:
   static constexpr std::size_t most_dimensions = 8;
@@ -59,26 +59,27 @@ class tensor_shape {
   std::size_t dimensions_{};
 };
 
-/// What a gradient's values are: IEEE binary32, IEEE binary16 or bfloat16.
+/// The format of a gradient's elements: IEEE binary32, IEEE binary16 or bfloat16.
 enum class element_type : std::uint8_t { fp32, fp16, bf16 };
 
 /// One parameter tensor as its model declares it. The memory belongs to the model and must outlive
-/// the engine. A tensor without memory (both spans empty, `elements` set) is a phantom: the
-/// simulator moves its length and never its values. An engine refuses one whose spans are not
-/// `elements` long each; only the gradients' may be empty, all of them, for a strategy that lends
-/// gradients their memory (`engine::gradient`).
+/// the engine. A tensor without memory (all spans empty, `elements` set) is a phantom: the
+/// simulator sends messages of its length, but no values. An engine refuses a tensor whose spans
+/// are not `elements` long. Only the gradients' spans may be empty, those of all tensors, for a
+/// strategy that lends gradients their memory (`engine::gradient`).
 ///
-/// Parameters are floats. A gradient may have 16 bits an element: it is widened where it is taken,
-/// sums and means are made in floats, and only a mean that is left to the model, where there is no
-/// optimizer, is rounded back (to nearest, ties to even). Cost: a buffer of floats, and a pass.
+/// Parameters are floats. A gradient may have 16 bits an element: the engine widens it to floats
+/// when it takes it, and makes sums and means in floats. Only a mean that is left to the model,
+/// where there is no optimizer, is rounded back to 16 bits (to nearest, ties to even). Cost of a
+/// 16-bit gradient: a buffer of floats, and a pass over it.
 struct tensor {
   std::string name{};
   std::size_t elements{};
   std::span<float> parameter{};
-  std::span<float> gradient{};                 ///< of fp32
-  std::span<std::uint16_t> narrow_gradient{};  ///< of fp16 or bf16: then `gradient` is empty
+  std::span<float> gradient{};                 ///< if it is fp32
+  std::span<std::uint16_t> narrow_gradient{};  ///< if it is fp16 or bf16; `gradient` is then empty
   element_type gradient_type{element_type::fp32};
-  tensor_shape shape{};  ///< only compressors that work on whole tensors ask for it
+  tensor_shape shape{};  ///< only compressors that work on whole tensors need it
 
   tensor() = default;
   tensor(std::string its_name, std::span<float> its_parameter, std::span<float> its_gradient,
@@ -97,7 +98,7 @@ struct tensor {
         narrow_gradient(its_gradient),
         gradient_type(its_type),
         shape(its_shape) {}
-  /// The engine lends memory for its gradient, of floats.
+  /// A tensor whose gradient lies in memory that the engine lends, as floats.
   static tensor without_gradient(std::string its_name, std::span<float> its_parameter,
                                  const tensor_shape& its_shape = {}) {
     tensor made;
@@ -125,12 +126,12 @@ struct tensor_facts {
   std::string name{};
 };
 
-/// Says that an arena has memory for parameters alone.
+/// Selects an arena that has memory for parameters only.
 struct without_gradients {};
 
-/// Memory for a model's parameters and gradients, laid out in backward order, so that tensors which
-/// a fusion groups are neighbours: a bucket is then a view and nothing is copied.
-/// Cost: 8 bytes an element, or 4 without gradients, allocated once.
+/// Memory for a model's parameters and gradients, laid out in backward order, so that the tensors
+/// of a bucket are adjacent: the bucket is then a view and nothing is copied. Cost: 8 bytes an
+/// element, or 4 without gradients, allocated once.
 template <class Memory>
 class arena_of {
  public:
@@ -149,8 +150,8 @@ class arena_of {
   arena_of(std::span<const declaration> forward, without_gradients)
       : arena_of(forward, 1, own, [](std::size_t) { return std::span<float>(); }) {}
 
-  /// In memory that `allocate(elements)` answers. Each tensor begins at a multiple of `alignment`
-  /// elements: what comes after one of another length is then no neighbour of it.
+  /// Takes its memory from `allocate(elements)`. Each tensor begins at a multiple of `alignment`
+  /// elements. A tensor whose length is no such multiple is therefore not adjacent to the next.
   template <class Allocate>
   arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate)
       : arena_of(forward, alignment, allocate, [&](std::size_t elements) {
@@ -158,8 +159,8 @@ class arena_of {
           return std::span<float>(own_gradients_.data(), own_gradients_.size());
         }) {}
 
-  /// Gradients lie in a span that `lend(elements)` answers and that outlives the arena:
-  /// where other processes reach it, say (transport::mpi's `allocate_shared`).
+  /// Places the gradients in the span that `lend(elements)` returns, which must outlive the arena:
+  /// for example memory that other processes can reach (transport::mpi's `allocate_shared`).
   template <class Allocate, class Lend>
   arena_of(std::span<const declaration> forward, std::size_t alignment, Allocate allocate,
            Lend lend)
@@ -196,12 +197,12 @@ class arena_of {
   static Memory own(std::size_t elements) { return Memory(elements); }
 
   Memory parameters_;
-  Memory own_gradients_;  // none where they are lent
+  Memory own_gradients_;  // empty where the gradients' memory is lent
   std::span<float> gradients_;
   std::vector<tensor> tensors_;
 };
 
-/// Of the host's memory.
+/// An arena in host memory.
 using arena = arena_of<line_vector<float>>;
 
 }  // namespace tutti

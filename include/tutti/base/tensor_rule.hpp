@@ -10,8 +10,9 @@
 
 namespace tutti {
 
-/// Says of a tensor whether it is one of those: `rule(tensor)`, a pure function of its size, shape
-/// and name and of the rule's options, equal on all ranks.
+/// A rule that chooses tensors: `rule(tensor)` returns whether it chooses this one. It is a pure
+/// function of the tensor's size, shape and name and of the rule's options, and so equal on all
+/// ranks.
 template <class R>
 concept tensor_rule = requires(const R rule, const tensor_facts& tensor) {
   { rule(tensor) } -> std::same_as<bool>;
@@ -23,7 +24,7 @@ struct every_tensor {
 };
 static_assert(tensor_rule<every_tensor>);
 
-/// A text that a type may be made of.
+/// A text that can be a template argument.
 template <std::size_t Length>
 struct fixed_text {
   char letters[Length]{};
@@ -32,8 +33,8 @@ struct fixed_text {
   constexpr std::string_view view() const { return {letters, Length - 1}; }
 };
 
-/// Tensors whose name is one of the patterns; a `*` at a pattern's begin or its end stands for any
-/// letters: `named<"*.bias", "fc.weight">`.
+/// Tensors whose name fits one of the patterns, such as `named<"*.bias", "fc.weight">`. A `*` at
+/// the beginning or the end of a pattern fits any letters.
 template <fixed_text... Patterns>
 struct named {
   constexpr bool operator()(const tensor_facts& tensor) const {
@@ -56,7 +57,8 @@ struct named {
 };
 static_assert(tensor_rule<named<"*.bias">>);
 
-/// Tensors of at least two dimensions, of which neither the first nor the rest is 1.
+/// Tensors of at least two dimensions of which the first is longer than 1, and so is the product of
+/// the others.
 struct matrices {
   constexpr bool operator()(const tensor_facts& tensor) const {
     return tensor.shape.dimensions() > 1 && tensor.shape[0] > 1 &&

@@ -11,8 +11,8 @@ constexpr const char* function_of() {
 }
 }  // namespace detail
 
-/// A type as its compiler spells it: for messages, and for comparing what one build wrote with what
-/// the same build reads.
+/// The name of a type as its compiler spells it. It is for messages, and to compare what one build
+/// wrote with what the same build reads.
 template <class T>
 constexpr std::string_view type_name() {
   constexpr std::string_view before = "T = ";

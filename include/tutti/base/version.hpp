@@ -1,4 +1,4 @@
 #pragma once
 
-/// The version of these headers, and of the package: CMake reads it here.
+/// The version of these headers and of the package. CMake reads it from this line.
 #define TUTTI_VERSION "0.1.0"

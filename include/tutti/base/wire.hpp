@@ -21,7 +21,7 @@ struct basic_wire {
       return reinterpret_cast<T*>(data);
     }
   }
-  /// What follows a header of type `T`.
+  /// The bytes behind a header of type `T`.
   template <class T>
   std::span<Byte> body() const {
     return {data + sizeof(T), size - sizeof(T)};
@@ -37,8 +37,8 @@ struct basic_wire {
 
 }  // namespace detail
 
-/// Room for an encoded payload under construction, aligned for a float: its exact length, or its
-/// capacity where the length is known only once it is encoded.
+/// Memory into which a payload is encoded, aligned for a float. Its size is the payload's exact
+/// length, or its capacity where the length is known only after encoding.
 using wire = detail::basic_wire<std::byte>;
 
 /// An encoded payload to read. It may lie in a peer's memory: read it before the exchange ends.
@@ -49,7 +49,8 @@ struct const_wire : detail::basic_wire<const std::byte> {
   const_wire(wire other) : const_wire(other.data, other.size) {}  // NOLINT: a view of the same
 };
 
-/// Payloads of one size, one every `stride` bytes: a value, so that a queue can keep it.
+/// Payloads of one size that begin `stride` bytes apart. It is a plain value, so that a queue can
+/// keep it.
 struct payload_row {
   const std::byte* first{};
   std::size_t stride{};

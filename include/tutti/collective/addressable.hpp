@@ -8,9 +8,10 @@
 
 namespace tutti::collective {
 
-/// Every rank adds its part straight out of its peers' memory, in rank order, and writes the sum
-/// into everybody's. Up to 56 bytes travel inside the rendezvous itself.
-/// Wire: none; two rendezvous, or one. Cost: one pass over the data, shared by the ranks.
+/// Every rank adds up its part of the data out of its peers' memory, in rank order, and writes the
+/// sum into the memory of all. Up to 56 bytes travel inside the rendezvous itself.
+/// Wire: none; two rendezvous, or one for up to 56 bytes. Cost: one pass over the data, shared by
+/// the ranks.
 /// After: the shared-memory bound that MPI libraries pay copies to approach.
 struct addressable {
   using role = tutti::role::collective;
@@ -34,10 +35,10 @@ struct addressable {
     co_await self.rendezvous(std::span<const std::byte>{});
   }
 
-  /// What a rendezvous shows by itself.
+  /// The most bytes that one rendezvous shows.
   static constexpr std::size_t inline_bytes = 56;
 
-  /// Leaves the sum of what every rank has shown.
+  /// Leaves in `data` the sum of what every rank has shown.
   template <class Endpoint, class Fold, class Shown>
   static void add_shown(Endpoint& self, const reduction<Fold>& data, const Shown& shown) {
     const auto bytes = data.all();
@@ -50,11 +51,12 @@ struct addressable {
     }
   }
 
-  /// Leaves the sum of this rank's part in the memory of all, which begins at `data_of(rank)`.
+  /// Leaves the sum of this rank's part in the memory of all ranks. Rank r's data begins at
+  /// `data_of(r)`.
   ///
-  /// Up to four ranks' memories take the sum in one pass. Beyond, rank 0's takes that of three more
-  /// at a time, a block of it after another: it is still in the nearest cache when it is copied to
-  /// those that have only part of it.
+  /// Up to four ranks' memories are added and written in one pass. With more ranks, the memory of
+  /// rank 0 takes the sum of three more at a time, one block after another, so that a block is
+  /// still in the nearest cache when it is copied to the ranks that hold only part of the sum.
   template <class Endpoint, class Fold, class DataOf>
   static void add_part(Endpoint& self, const reduction<Fold>& data, DataOf data_of) {
     const int ranks = self.size();
@@ -66,7 +68,7 @@ struct addressable {
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
       const auto of = [&](int peer) { return data_of(peer) + offset; };
       int added = 1;
-      int whole = 1;  // the first of those that hold the sum of all
+      int whole = 1;  // the first rank that holds the sum of all
       for (; added < ranks; added = std::min(ranks, added + 3)) {
         whole = added;
         switch (ranks - added) {

@@ -15,19 +15,20 @@ namespace tutti::collective {
 
 /// Which of several pairs of graphs a piece takes.
 enum class hash {
-  name,   ///< by the squares of the characters of `part::TENSOR[BEGIN:END]`, added up
+  name,   ///< by the sum of the squares of the characters of `part::TENSOR[BEGIN:END]`
   index,  ///< by its place among its tensor's pieces
 };
 
-/// In the order of the enumerators.
+/// The hashes' names, in the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(hash) { return {"name", "index"}; }
 
-/// Ranks add what their children in one graph send, hand it to their parent, and spread the sum
-/// from the root along another; a topology of several such pairs gives each piece of a tensor one
-/// of them, by a hash. Children are added in rank order, where KungFu adds who comes first.
-/// Wire: 2(p-1) times the bytes in all, of which a rank sends them once to its parent and once to
-/// each of its children. Cost: messages in a row as deep as the graphs; a look at every rank.
-/// After: KungFu's S-SGD and its `-strategy`, Mai et al., OSDI 2020, there over even pieces of at
+/// Each rank adds up what its children in one graph send and sends the sum to its parent; the total
+/// travels from the root along another graph. If the topology has several such pairs of graphs, a
+/// hash gives each piece of a tensor one of them. Children are added in rank order; KungFu adds
+/// them in the order in which they come.
+/// Wire: 2(p-1) times the bytes in all; a rank sends them once to its parent and once to each of
+/// its children. Cost: as many messages in a row as the graphs are deep; a look at every rank.
+/// After: KungFu's S-SGD and its `-strategy`, Mai et al., OSDI 2020, where pieces are even and at
 /// most 1 MiB.
 class by_graph {
  public:
@@ -98,7 +99,7 @@ class by_graph {
     }
     return sum;
   }
-  /// Of a number as it is written.
+  /// The squares of the digits of a number as it is written.
   static std::uint64_t squares_of(std::size_t number) {
     std::array<char, 20> digits;
     const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;

@@ -20,9 +20,10 @@
 
 namespace tutti::collective {
 
-/// Each chunk goes by one of several collectives, which its number of elements picks out of ranges
-/// of sizes. `Algorithm` is an enumeration whose `names` are those of `Choices`, in their order.
-/// Wire, cost: the chosen one's; scratch as the most of those for chunks no larger.
+/// All-reduces each chunk by one of several collectives. Ranges of sizes, in elements, determine
+/// which. `Algorithm` is an enumeration whose `names` are those of `Choices`, in their order.
+/// Wire, cost: those of the chosen collective; scratch is the most that any chunk up to that size
+/// needs.
 /// After: tf_cnn_benchmarks' `--all_reduce_spec`; the tables of MPI libraries, Pjesivac-Grbovic et
 /// al., "Performance analysis of MPI collective operations", 2007.
 template <class Algorithm, collective_policy... Choices>
@@ -39,8 +40,8 @@ class by_size {
 
   struct range {
     Algorithm algorithm{};
-    std::uint64_t shards{1};  ///< where it has any
-    std::size_t up_to{};      ///< elements; 0: however many
+    std::uint64_t shards{1};  ///< if the algorithm has shards
+    std::size_t up_to{};      ///< elements of its largest chunk; 0: no limit
 
     friend bool operator==(const range&, const range&) = default;
   };
@@ -49,7 +50,7 @@ class by_size {
   struct options {
     std::array<range, most_ranges> ranges{};
 
-    /// The ranges that are in use: `algorithm`, `shards` and `up_to`, then `algorithm2` and so on.
+    /// Visits the ranges in use: `algorithm`, `shards` and `up_to`, then `algorithm2` and so on.
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       for (std::size_t i = 0; i < most_ranges; ++i) {
@@ -69,8 +70,7 @@ class by_size {
   };
 
   constexpr by_size() = default;
-  /// Throws usage_error for a range that no chunk would take, and what a choice refuses of its
-  /// shards.
+  /// Throws usage_error for a range that no chunk would take. A choice may throw for its shards.
   explicit constexpr by_size(const options& values) : options_(values) {
     for (std::size_t i = 0; i < used(); ++i) {
       const auto& [algorithm, shards, up_to] = options_.ranges[i];
@@ -91,7 +91,7 @@ class by_size {
     }
   }
 
-  /// Those that some chunk may take: the first without a limit is the last.
+  /// The ranges that some chunk may take: the first range without a limit is the last.
   std::span<const range> ranges() const { return std::span(options_.ranges).first(used()); }
   /// The number of the range that a chunk of so many elements is in.
   constexpr std::size_t range_of(std::size_t elements) const {
@@ -105,7 +105,7 @@ class by_size {
     return options_.ranges[range_of(elements)];
   }
   std::string way_of(std::size_t elements) const { return written(chosen(elements)); }
-  /// As `xring`, or with more shards than one as `xring#2`.
+  /// Writes a range as `xring`, or, with more shards than one, as `xring#2`.
   static std::string written(const range& its) {
     const std::string_view name = name_of(its.algorithm);
     return its.shards == 1 ? std::string(name) : sentence({name, "#", its.shards});
@@ -114,17 +114,17 @@ class by_size {
     return names(which)[static_cast<std::size_t>(which)];
   }
 
-  /// What one all-reduce took.
+  /// The time that one all-reduce took.
   struct measured {
     std::size_t elements{};
     Algorithm algorithm{};
     std::uint64_t shards{1};
     seconds time{};
   };
-  /// The ranges of a measured table: a chunk goes as was fastest at the next measured size that is
-  /// not smaller, or at the largest; chunks of no elements go nowhere. Throws usage_error for a
-  /// table without a row of any other, or one whose winner changes too often for the ranges that
-  /// there are.
+  /// Makes the ranges from a measured table: a chunk goes by what was fastest at the next measured
+  /// size that is not smaller, or at the largest. Rows of no elements are ignored. Throws
+  /// usage_error if the table has no other row, or if its winner changes too often for
+  /// `most_ranges`.
   static options fastest(std::vector<measured> table) {
     std::erase_if(table, [](const measured& each) { return each.elements == 0; });
     std::sort(table.begin(), table.end(), [](const measured& a, const measured& b) {
@@ -153,7 +153,7 @@ class by_size {
     return made;
   }
 
-  /// Where every range's collective has one.
+  /// Known only if every range's collective has a closed form.
   constexpr std::optional<exchange_cost> alone(int ranks, int per_host,
                                                std::size_t elements) const {
     const auto cost = [&](const range& its) {
@@ -199,7 +199,7 @@ class by_size {
   }
 
  private:
-  /// By value: the choice lasts as long as the task.
+  /// Takes the choice by value, so that it lives as long as the task.
   template <class Choice, class Endpoint, class Fold>
   static task by(Choice its, Endpoint self, reduction<Fold> data) {
     co_await its.all_reduce(self, data);

@@ -11,15 +11,16 @@
 
 namespace tutti::collective {
 
-/// Every rank adds its part of everybody's data in rank order, then sends the sum to all.
-/// Wire: 2(p-1)/p of the bytes from every rank, as the ring; 2(p-1) messages, all at once. Cost: a
-/// part of scratch. The sum is bitwise the same under every fusion, schedule and transport.
+/// Every rank adds up its part of all ranks' data in rank order, then sends the sum to all.
+/// Wire: 2(p-1)/p of the bytes from every rank, as in a ring; 2(p-1) messages, those of each half
+/// at once. Cost: scratch of one part. The sum is bitwise the same under every fusion, schedule and
+/// transport.
 struct canonical {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;
   static constexpr bool ordered_start = false;
 
-  /// Messages of a host's ranks to each other pass no NIC, so only where each has a host.
+  /// Known only if each rank has a host of its own: messages inside a host pass no NIC.
   static constexpr std::optional<exchange_cost> alone(int ranks, int per_host, std::size_t) {
     return per_host == 1
                ? std::optional<exchange_cost>({ranks == 1 ? 0.0 : 2.0, 2.0 * (ranks - 1) / ranks})
@@ -60,8 +61,8 @@ struct canonical {
   }
 
  private:
-  /// Adds the parts of this rank in rank order out of loans: on a stream, a message that is folded
-  /// cannot begin before the one before it has been folded, and all must begin together.
+  /// Adds up this rank's part in rank order, out of loans. On a stream all messages must begin
+  /// together, but a message that is folded cannot begin before the previous one has been folded.
   template <class Endpoint, class Fold, class PartOf>
   static task add_at_once(Endpoint self, reduction<Fold> data, PartOf part_of) {
     const auto mine = data.part(at(self.size()), at(self.rank()));
@@ -87,8 +88,8 @@ struct canonical {
   template <class Endpoint, class Fold>
   static task add_in_rank_order(Endpoint self, reduction<Fold> data) {
     const auto mine = data.part(at(self.size()), at(self.rank()));
-    // Two terms may be swapped, so ranks 0 and 1 add in place; the others need the sum of those
-    // before them first.
+    // The first two terms may be swapped, so ranks 0 and 1 add in place; each other rank needs the
+    // sum of the terms before its own first.
     const bool in_place = self.rank() < 2;
     const auto sum = in_place || data.data == nullptr ? mine : data.scratch.first(mine.size());
     for (int peer = 0; peer < self.size(); ++peer) {

@@ -26,8 +26,9 @@ task take_in_rank_order(Endpoint self, Loans& loans, Take take) {
 
 }  // namespace detail
 
-/// Sends `bytes_for(peer)` to every other rank and shows `take(rank, bytes)` in rank order what
-/// each has sent, `bytes_from(rank)` of them; in this rank's own turn, nothing.
+/// Sends `bytes_for(peer)` to every other rank, and calls `take(rank, bytes)` for each rank, in
+/// rank order, with the `bytes_from(rank)` bytes that it has sent. For this rank itself `take` gets
+/// no bytes.
 template <class Endpoint, class BytesFor, class BytesFrom, class Take>
 task exchange_with_all(Endpoint self, BytesFor bytes_for, BytesFrom bytes_from, Take take) {
   operations loans(static_cast<std::size_t>(self.size() - 1), [&](std::size_t index) {

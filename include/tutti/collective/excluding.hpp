@@ -10,13 +10,14 @@ namespace tutti::collective {
 /// The halves of an all-reduce.
 enum class phase { reduce_scatter, all_gather };
 
-/// An all-reduce with one half left out, to see what the other takes: what it makes is no sum.
-/// Wire: half of the collective's. Cost: that of the half that is left; both together take as long
-/// as the whole where nothing else runs beside.
-/// After: Zhang et al., "DeAR", ICDCS 2023: its program's `--exclude-parts`.
+/// An all-reduce without one of its halves, to measure what the other half takes. Its result is no
+/// sum.
+/// Wire: half of the collective's. Cost: that of the half that is left; both halves together take
+/// as long as the whole if nothing else runs at the same time.
+/// After: Zhang et al., "DeAR", ICDCS 2023, whose program has `--exclude-parts`.
 template <phase Excluded, splitting_collective Collective = ring>
 struct excluding : Collective {
-  /// Of what the whole sends; its halves send alike.
+  /// The share of the whole collective's bytes that is sent: both halves send the same number.
   static constexpr double share_of_bytes = 0.5;
 
   static constexpr exchange_cost alone(int ranks) requires requires { Collective::alone(ranks); }

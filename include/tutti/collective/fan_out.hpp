@@ -8,8 +8,8 @@
 
 namespace tutti::collective {
 
-/// Begins `begin(peer)` for every other rank, the next higher one first, so that not all ranks
-/// begin with the same.
+/// Calls `begin(peer)` for every other rank and returns the operations. Begins with the next higher
+/// rank, so that not all ranks send to the same one first.
 template <class Endpoint, class Begin>
 auto begin_with_others(const Endpoint& self, Begin begin) {
   return operations(static_cast<std::size_t>(self.size() - 1), [&](std::size_t index) {

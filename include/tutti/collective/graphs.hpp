@@ -11,25 +11,25 @@
 namespace tutti::collective {
 
 /// Which ranks send to which, by the names of KungFu's `-strategy`. A host's master is its first
-/// rank. Where masters are joined, the other ranks are joined with the master of their host. There
-/// is one pair of graphs; or one for each rank, or master, which is its root.
+/// rank. Where a topology joins masters, the other ranks of a host are joined with its master. A
+/// topology is one pair of graphs, or one pair for each rank or each master, with that as its root.
 enum class topology {
-  star,                    ///< rank 0 with all
+  star,                    ///< rank 0 with all ranks
   multi_star,              ///< each master with all masters
-  ring,                    ///< for each rank a row that ends there, and one that begins there
-  clique,                  ///< each rank with all
+  ring,                    ///< for each rank a row that ends at it, and one that begins at it
+  clique,                  ///< each rank with all ranks
   tree,                    ///< the first master with all masters
   binary_tree,             ///< ranks in a binary tree
   binary_tree_star,        ///< masters in a binary tree
-  multi_binary_tree_star,  ///< masters in a binary tree from each of them on
+  multi_binary_tree_star,  ///< for each master a binary tree of masters with it as root
   automatic,               ///< KungFu's AUTO: `star` on one host, otherwise `binary_tree_star`
-  /// For each master a row of masters that ends there, and one that begins there: KungFu's local
-  /// reduce, cross all-reduce and local broadcast under RING. Under any other name of its those
-  /// three come to `binary_tree_star`.
+  /// For each master a row of masters that ends at it, and one that begins at it: KungFu's local
+  /// reduce, cross all-reduce and local broadcast under RING. Under any other of KungFu's names
+  /// those three amount to `binary_tree_star`.
   ring_star,
 };
 
-/// In the order of the enumerators.
+/// The topologies' names, in the order of the enumerators.
 constexpr std::array<std::string_view, 10> names(topology) {
   return {"star",
           "multi_star",
@@ -44,9 +44,9 @@ constexpr std::array<std::string_view, 10> names(topology) {
 }
 
 /// A topology's pairs of graphs among ranks on known hosts. Both graphs of a pair are trees with
-/// one root: from child to parent of one the sums travel, from parent to child of the other their
-/// total.
-/// Cost: a look at every rank for its host when made, a few operations an answer.
+/// the same root. Along one of them sums travel from child to parent, and along the other their
+/// total travels from parent to child.
+/// Cost: a look at every rank's host when it is made, a few operations for each answer.
 /// After: KungFu's topologies, Mai et al., OSDI 2020.
 class graphs {
  public:
@@ -78,9 +78,9 @@ class graphs {
   }
 
   int pairs() const { return arranged_.turns ? nodes() : 1; }
-  /// To whom `rank` sends its sum; its own number where it is the root.
+  /// The rank to which `rank` sends its sum; `rank` itself at the root.
   int reduce_parent(int pair, int rank) const { return parent(pair, rank, 1); }
-  /// From whom `rank` hears the sum of all; its own number where it is the root.
+  /// The rank from which `rank` receives the total; `rank` itself at the root.
   int broadcast_parent(int pair, int rank) const { return parent(pair, rank, -1); }
 
  private:
@@ -122,7 +122,8 @@ class graphs {
 
   int nodes() const { return static_cast<int>(nodes_.size()); }
 
-  /// In a row, the one so many places on; places are counted from the pair's root.
+  /// The parent of `rank`; in a row, that is `along_row` places on. Places count from the pair's
+  /// root.
   int parent(int pair, int rank, int along_row) const {
     const int node = node_of_.span()[at(rank)];
     const int master = nodes_.span()[at(node)];
@@ -136,8 +137,8 @@ class graphs {
     return nodes_.span()[at((above + pair) % nodes())];
   }
 
-  frame_array<int> nodes_;    // the rank that is each node, in rank order
-  frame_array<int> node_of_;  // each rank's own, or its master's
+  frame_array<int> nodes_;    // each node's rank, in rank order
+  frame_array<int> node_of_;  // each rank's node, or its master's
   arrangement arranged_{};
 };
 

@@ -8,17 +8,20 @@
 
 namespace tutti::collective {
 
-/// Halves are exchanged with ever nearer ranks and added, then spread the same way back.
-/// Wire: 2(p-1)/p of the bytes in 2 log2(p) messages where p is a power of two; otherwise the ranks
-/// above it first hand their data down and wait, twice all bytes more for them. Cost: the lowest
-/// latency among the collectives with the least bytes.
+/// Ranks exchange halves of their data with ever nearer ranks and add them up, then spread the sums
+/// along the same way back.
+/// Wire: 2(p-1)/p of the bytes in 2 log2(p) messages if p is a power of two. Otherwise each rank
+/// beyond the largest power of two first sends its data to a lower rank and later receives the sum
+/// from it: twice all bytes more for each such rank. Cost: the lowest latency among the collectives
+/// with the fewest bytes.
 /// After: Rabenseifner, ICCS 2004; Thakur et al., IJHPCA 2005.
 struct halving_doubling {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = false;
   static constexpr bool ordered_start = false;
 
-  /// Near ranks of a host pass no NIC, so only where each has a host; and of a power of two.
+  /// Known only if each rank has a host of its own, since messages between near ranks of a host
+  /// pass no NIC, and only for a power of two.
   static constexpr std::optional<exchange_cost> alone(int ranks, int per_host, std::size_t) {
     const auto core = static_cast<unsigned>(ranks);
     if (per_host != 1 || !std::has_single_bit(core)) {
@@ -57,7 +60,7 @@ struct halving_doubling {
   }
 
  private:
-  /// The parts of those ranks that agree with `rank` in every bit from `distance` up.
+  /// The parts of the ranks that agree with `rank` in every bit from `distance` up.
   template <class Fold>
   static std::span<std::byte> half(const reduction<Fold>& data, int core, int rank, int distance) {
     const int first = rank & ~(distance - 1);

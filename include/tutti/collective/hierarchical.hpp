@@ -12,22 +12,22 @@
 
 namespace tutti::collective {
 
-/// Who sends a host's sum to other hosts.
+/// Which ranks of a host all-reduce its sum with other hosts.
 enum class crossing {
-  all_ranks,          ///< as many of each as the smallest host has, each a share
-  all_ranks_if_even,  ///< all, each a share; of hosts of different sizes the first, all of it
-  first_rank,         ///< all of it, having added up its host's data alone
+  all_ranks,          ///< on each host as many as the smallest host has ranks, a share each
+  all_ranks_if_even,  ///< all, a share each; if hosts differ in size, as first_rank
+  first_rank,         ///< the first, which has added up its host's data alone
 };
 
-/// The ranks of a host add up inside, each a share; the ranks that hold the same share of different
-/// hosts add those up across; then each host gathers its sum. All shares are as long: what does not
-/// divide is added up by the host's last rank, which crosses with it. A rank beyond the shares
-/// hands its data to another of its host and waits for the sum.
-/// Wire: with rings 2(h-1)/h of the bytes through the NIC of each of h hosts, however many ranks
-/// share it. Cost: a look at every rank for its host; scratch as inside or across, whichever is
-/// more.
-/// After: with crossing::all_ranks_if_even Horovod's NCCLHierarchicalAllreduce; with
-/// crossing::first_rank tf_cnn_benchmarks' `nccl/xring` and its kind, where NCCL adds up inside.
+/// The ranks of a host add up their data inside it, a share on each. Ranks that hold the same share
+/// on different hosts add those up, and then each host gathers its sum. Shares are equally long:
+/// elements left over are added up by the host's last rank, which takes them across hosts, too. A
+/// rank without a share sends its data to another rank of its host and waits for the sum.
+/// Wire: with rings, 2(h-1)/h of the bytes through the NIC of each of h hosts, however many ranks
+/// share it. Cost: a look at every rank's host; scratch of `Inside` or `Across`, whichever is more.
+/// After: with crossing::all_ranks_if_even, Horovod's NCCLHierarchicalAllreduce; with
+/// crossing::first_rank, tf_cnn_benchmarks' `nccl/xring` and its kind, where NCCL adds up inside a
+/// host.
 template <splitting_collective Inside = ring, group_collective Across = ring,
           crossing Crossing = crossing::all_ranks>
 requires group_collective<Inside>
@@ -42,7 +42,9 @@ struct hierarchical {
   }
   std::size_t scratch_bytes(std::size_t elements, std::size_t element_bytes, int ranks) const {
     std::size_t most = 0;
-    for (const int group : {1, ranks}) {  // neither where hosts are known when the plan is made
+    // Hosts are not known when a plan is made. Scratch only grows or only shrinks with the number
+    // of ranks, so the extremes suffice.
+    for (const int group : {1, ranks}) {
       most = std::max({most, Inside{}.scratch_bytes(elements, element_bytes, group),
                        Across{}.scratch_bytes(elements, element_bytes, group)});
     }

@@ -9,13 +9,13 @@
 
 namespace tutti::collective {
 
-/// Ranks are two halves. In each half one rank adds up the half's data; one of these two adds the
-/// other's sum and returns the total, and each hands it to its half. Which two do so changes from
-/// chunk to chunk, in turns. The second half is the shorter one.
-/// Wire: the bytes from every rank, p/2 times from the two. Cost: p/2 messages in a row each way;
-/// only two pass between the halves, whose links may be slow.
+/// The ranks form two halves; the second is the shorter one if p is odd. In each half one rank adds
+/// up the half's data. One of these two adds the other's sum and returns the total, and each sends
+/// it to its half. Which two ranks do so changes from chunk to chunk, in turns.
+/// Wire: the bytes once from every rank, and p/2 times from the two. Cost: p/2 messages in a row
+/// each way; only two pass between the halves, whose links may be slow.
 /// After: tensorpack's `hierarchical` and tf_cnn_benchmarks' `--hierarchical_copy` for a DGX-1,
-/// there for 8 GPUs alone.
+/// which are for 8 GPUs only.
 struct hierarchical_copy {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = false;

@@ -9,11 +9,11 @@
 
 namespace tutti::collective {
 
-/// Processes of one host add up as `addressable` does, in one pass, wherever all of their data lies
-/// in memory that they share; whatever else they add goes by `Otherwise`, as it does between hosts.
-/// Wire: none, or that of `Otherwise`. Cost: two rendezvous and a pass over the data that the ranks
-/// share; one rendezvous more than `Otherwise` where some data lies elsewhere.
-/// After: the shared-memory all-reduces of MPI libraries, less their copies.
+/// Processes of one host add up as `addressable` does, in one pass, if all of their data lies in
+/// memory that they share. Anything else goes by `Otherwise`, as it does between hosts.
+/// Wire: none, or that of `Otherwise`. Cost: two rendezvous and one pass over the data, shared by
+/// the ranks; if some data lies elsewhere, one rendezvous more than `Otherwise`.
+/// After: the shared-memory all-reduces of MPI libraries, without their copies.
 template <collective_policy Otherwise>
 struct in_host_memory {
   using role = tutti::role::collective;
@@ -48,7 +48,7 @@ struct in_host_memory {
   }
 
  private:
-  static constexpr Otherwise otherwise{};  // static: its tasks keep a pointer to it
+  static constexpr Otherwise otherwise{};  // static, because its tasks keep a pointer to it
 
   template <class Endpoint, class Fold>
   static task add_in_place(Endpoint self, reduction<Fold> data) {

@@ -7,7 +7,7 @@
 namespace tutti::collective {
 
 /// The transport's own all-reduce: MPI's or NCCL's.
-/// Wire: the library's business. Cost: the library's; every rank must start them in one order.
+/// Wire and cost: the library's. Every rank must start its all-reduces in the same order.
 struct native {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = false;

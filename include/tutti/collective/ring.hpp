@@ -5,9 +5,10 @@
 
 namespace tutti::collective {
 
-/// Parts travel around the ring of ranks: once to be added up, once more to be spread.
-/// Wire: 2(p-1)/p of the bytes from every rank, in 2(p-1) messages. Cost: the least bytes there
-/// are; latency grows with p.
+/// Parts of the data travel around the ring of ranks, once to be added up and once more to be
+/// spread.
+/// Wire: 2(p-1)/p of the bytes from every rank, in 2(p-1) messages. Cost: the fewest bytes
+/// possible; latency grows with p.
 /// After: Patarasuk and Yuan, JPDC 2009; Gibiansky, "Bringing HPC techniques to deep learning".
 struct ring {
   using role = tutti::role::collective;

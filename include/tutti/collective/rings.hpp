@@ -16,12 +16,12 @@
 
 namespace tutti::collective {
 
-/// Several rings at once, each of a share of the data. All go from host to host in one order; in
-/// each ring a host's ranks stand rotated, so that another of them sends to the next host.
-/// Wire: 2(p-1)/p of the bytes from every rank, as of one ring, in 2(p-1) messages a ring. Cost:
-/// the ring's; several links of a host are busy at once; a look at every rank for its host.
-/// After: TensorFlow's build_ring_all_reduce, tf_cnn_benchmarks' `xring#shards`; more rings than a
-/// host has ranks are refused there, here there are as many as the smallest host has ranks.
+/// Several rings at once, each for a share of the data. All go from host to host in one order, but
+/// in each ring the ranks of a host are rotated, so that another of them sends to the next host.
+/// Wire: 2(p-1)/p of the bytes from every rank, as in one ring, in 2(p-1) messages a ring. Cost:
+/// the ring's; several links of a host are busy at once; a look at every rank's host.
+/// After: TensorFlow's build_ring_all_reduce, tf_cnn_benchmarks' `xring#shards`, which refuses more
+/// rings than a host has ranks; here there are at most as many as the smallest host has ranks.
 class rings {
  public:
   using role = tutti::role::collective;
@@ -57,9 +57,9 @@ class rings {
 
  private:
   struct place {
-    int here;  ///< this rank's in the ring
-    int left;  ///< ranks
-    int right;
+    int here;   ///< this rank's place in the ring
+    int left;   ///< the rank before it
+    int right;  ///< the rank after it
   };
 
   template <class Endpoint, class Fold>
@@ -92,8 +92,8 @@ class rings {
     }
   }
 
-  /// Where this rank is in a ring of `all`: hosts by their number, in each the ranks from a later
-  /// one on in every next ring.
+  /// Returns this rank's place in one ring of `all`. Hosts follow each other by their number; in
+  /// each next ring a host's ranks begin with a later one.
   template <class Endpoint>
   static place place_in(int ring, int all, const Endpoint& self, const detail::rows& hosts) {
     frame_array<int> begins(at(hosts.count()));

@@ -12,13 +12,14 @@
 #include "tutti/base/task.hpp"
 #include "tutti/role/collective.hpp"
 
-/// Ranks in rows, as the ranks of a host are one, and an all-reduce along them and across.
+/// Divides ranks into rows, such as the ranks of each host, and all-reduces along rows and across
+/// them.
 namespace tutti::collective {
 
 namespace detail {
 
-/// Who is in the row of this rank, who holds the same place in each row, and how many ranks the
-/// shortest row has. Places count the ranks of a row from 0.
+/// How the ranks are divided into rows: the ranks of this rank's row, every rank's place in its
+/// row, and the lengths of the rows. Places count from 0.
 class rows {
  public:
   /// `row_of(rank)` is the number of the row that a rank is in: 0 or more.
@@ -66,15 +67,15 @@ class rows {
   int longest_ = 0;
 };
 
-/// How many shares there are of a row's sum.
+/// How many shares a row's sum is divided into.
 enum class shares_of_a_row {
   as_the_shortest,      ///< as many as the shortest row has ranks
-  undivided_if_uneven,  ///< likewise, and one where rows are not all as long
-  undivided,            ///< one, on the first rank
+  undivided_if_uneven,  ///< likewise, but one if rows differ in length
+  undivided,            ///< one, held by the first rank
 };
 
-/// A row's shares: one a rank, all as long, and what does not divide, which the last rank takes
-/// beside its own.
+/// The shares of a row's data: equally long ones, one for each rank, and the rest that does not
+/// divide, which the last rank takes besides its own.
 template <class Fold>
 struct equal_shares {
   equal_shares(reduction<Fold> data, int ranks)
@@ -87,7 +88,7 @@ struct equal_shares {
   reduction<Fold> rest;
 };
 
-/// Leaves the sum of each share on its rank.
+/// Leaves the sum of each share on the rank that holds the share.
 template <splitting_collective Inside, class Endpoint, class Fold>
 task add_up_shares(Endpoint row, reduction<Fold> data) {
   const Inside within{};
@@ -108,7 +109,7 @@ task add_up_shares(Endpoint row, reduction<Fold> data) {
   }
 }
 
-/// Spreads the shares.
+/// Spreads the sums of the shares to all ranks of the row.
 template <splitting_collective Inside, class Endpoint, class Fold>
 task gather_shares(Endpoint row, reduction<Fold> data) {
   const Inside within{};
@@ -130,9 +131,9 @@ task gather_shares(Endpoint row, reduction<Fold> data) {
   co_await all_of(rests);
 }
 
-/// Each row adds up its ranks' data, a share on each; ranks that hold the same share in different
-/// rows add those up; then each row gathers its sum. A rank beyond the shares hands its data to
-/// another of its row and waits for the sum.
+/// Each row adds up its ranks' data, a share on each rank. Ranks that hold the same share in
+/// different rows add those up, and then each row gathers its sum. A rank without a share sends its
+/// data to another rank of its row and waits for the sum.
 template <splitting_collective Inside, group_collective Across, class Endpoint, class Fold,
           class RowOf>
 task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, shares_of_a_row how) {
@@ -172,8 +173,8 @@ task all_reduce_in_rows(Endpoint self, reduction<Fold> data, RowOf row_of, share
   co_await all_of(sums);
 }
 
-/// What such an all-reduce, of rings inside, has hosts send each other: as much as if each had one
-/// rank.
+/// What hosts send each other in all_reduce_in_rows with rings inside hosts: as much as if each
+/// host had one rank.
 template <group_collective Across>
 constexpr std::optional<exchange_cost> cost_between_hosts(int ranks, int per_host,
                                                           std::size_t elements,
@@ -187,9 +188,9 @@ constexpr std::optional<exchange_cost> cost_between_hosts(int ranks, int per_hos
   auto cost = cost_alone(Across{}, hosts, 1, elements);
   if (cost) {
     const std::size_t all = std::max<std::size_t>(elements, 1);
-    const std::size_t rest = all % at(shares);  // which the first rank sends to the last
+    const std::size_t rest = all % at(shares);  // sent by the first rank to the last
     const double share = static_cast<double>(all / at(shares)) / static_cast<double>(all);
-    const int sums = (first - 1) / shares;  // to ranks beyond the shares
+    const int sums = (first - 1) / shares;  // sent to ranks without a share
     cost->between_hosts = true;
     cost->sent = (cost->sent + 2.0 * (shares - 1)) * share +
                  static_cast<double>(rest) / static_cast<double>(all) + sums;

@@ -14,20 +14,21 @@
 
 namespace tutti::collective {
 
-/// Which ranks may add up what all others send them.
+/// Which ranks may own shards, that is, add them up.
 enum class gather_at {
   hosts,  ///< the first rank of each host
-  ranks,  ///< every rank: the first of each host, then the second of each
+  ranks,  ///< every rank: the first rank of each host, then the second of each
 };
 
-/// Data is cut in shards; everybody sends each shard to the one rank that adds it up and sends the
-/// sum to all. Which ranks do so changes from chunk to chunk, in turns.
-/// Wire: the bytes from every rank, less the shards that it adds up itself, and p-1 times such a
-/// shard from whoever does; 2(p-1) messages a shard. Cost: the fewest steps; with few shards a few
-/// ranks' links; a look at every rank for its host.
-/// After: TensorFlow's build_shuffle_all_reduce, tf_cnn_benchmarks' `pscpu#shards`, where hosts add
-/// up by their CPUs, and `psgpu#shards`; more shards than places are refused there, here there are
-/// as many as places. Its last shard is the shorter one, here they differ by an element at most.
+/// Data is cut in shards. Every rank sends each shard to the rank that owns it, which adds it up
+/// and sends the sum to all. Which ranks own shards changes from chunk to chunk, in turns.
+/// Wire: the bytes from every rank, less the shards that it owns, and p-1 times each shard from its
+/// owner; 2(p-1) messages a shard. Cost: the fewest steps; if there are few shards, their owners'
+/// links are the bottleneck; a look at every rank's host.
+/// After: TensorFlow's build_shuffle_all_reduce, tf_cnn_benchmarks' `pscpu#shards`, where the
+/// hosts' CPUs add up, and `psgpu#shards`. Those refuse more shards than places, and their last
+/// shard is the shorter one; here the number of shards is then the number of places, and shards
+/// differ by at most one element.
 template <gather_at Where>
 class shuffle {
  public:
@@ -70,7 +71,7 @@ class shuffle {
     const auto owner = [&](std::size_t part) {
       return places[(data.route % groups + part * groups) % places.size()];
     };
-    frame_array<std::size_t> own(parts);  // two where the turns do not come out even
+    frame_array<std::size_t> own(parts);  // a rank may own two where places do not divide evenly
     frame_array<std::size_t> others(parts);
     for (std::size_t part = 0; part < parts; ++part) {
       (owner(part) == self.rank() ? own : others).add([&] { return part; });
@@ -97,8 +98,9 @@ class shuffle {
     co_await all_of(sends, all_of(receives));
   }
 
-  /// Everybody else's, by ascending rank, to what is there. On a stream all messages begin
-  /// together, so they are loans; elsewhere they are added out of the peers' memory, one by one.
+  /// Adds all other ranks' contributions to this rank's shards, by ascending rank. On a stream all
+  /// messages begin together, so they are loans; on other transports they are added out of the
+  /// peers' memory, one by one.
   template <class Endpoint, class Loans, class From, class PartFrom, class Fold>
   static task add(Endpoint self, Loans& loans, std::size_t sums, From from, PartFrom part_from,
                   Fold fold) {
@@ -114,12 +116,13 @@ class shuffle {
     }
   }
 
-  /// Every other rank, by ascending rank.
+  /// The other rank with this index, by ascending rank.
   template <class Endpoint>
   static int peer(const Endpoint& self, std::size_t index) {
     return static_cast<int>(index) + (static_cast<int>(index) < self.rank() ? 0 : 1);
   }
 
+  /// Lists the ranks that may own shards.
   template <class Endpoint>
   static void list(frame_array<int>& places, const Endpoint& self) {
     const detail::rows hosts(self.rank(), self.size(),

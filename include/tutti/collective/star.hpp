@@ -5,8 +5,9 @@
 
 namespace tutti::collective {
 
-/// Rank 0 adds everybody's data in rank order and sends the sum back.
-/// Wire: 2(p-1) times the bytes through rank 0. Cost: the fewest steps, and rank 0's link.
+/// Rank 0 adds up all ranks' data in rank order and sends the sum back.
+/// Wire: 2(p-1) times the bytes through rank 0. Cost: the fewest steps; rank 0's link is the
+/// bottleneck.
 /// After: KungFu's STAR strategy, Mai et al., OSDI 2020.
 struct star {
   using role = tutti::role::collective;

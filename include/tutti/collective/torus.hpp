@@ -12,15 +12,15 @@
 
 namespace tutti::collective {
 
-/// Ranks are a grid that both its rows and its columns close to rings: the ranks of a row add up,
-/// each a share, the ranks of a column add up that share, and each row gathers its sum. All shares
-/// are as long: what does not divide is added up by the row's last rank, beside its own. A grid
-/// that does not come out even keeps its data whole: the first rank of a row adds up the row's.
+/// The ranks form a grid whose rows and columns are rings. The ranks of a row add up their data, a
+/// share on each; the ranks of a column add up their share; then each row gathers the sum. Shares
+/// are equally long: elements left over are added up by the row's last rank, beside its own share.
+/// If rows differ in length data is not divided: the first rank of each row adds up the row's data.
 /// Wire: in a grid of r rows and c columns a rank sends 2(c-1)/c of the bytes along its row and
 /// 2(r-1)/(rc) along its column, in 2(c-1) + 2(r-1) messages. Cost: the ring's bytes, and a latency
-/// that grows with the sides and not with the area; a look at every rank.
-/// After: Mikami et al., arXiv 1811.05233; Horovod's HOROVOD_TORUS_ALLREDUCE, where rows are hosts
-/// as they are here by default.
+/// that grows with the grid's sides and not with its area; a look at every rank's row.
+/// After: Mikami et al., arXiv 1811.05233; Horovod's HOROVOD_TORUS_ALLREDUCE, where rows are hosts,
+/// as they are by default here.
 class torus {
  public:
   using role = tutti::role::collective;
@@ -46,7 +46,7 @@ class torus {
     }
   }
 
-  /// Where rows are hosts.
+  /// Known only where rows are hosts.
   constexpr std::optional<exchange_cost> alone(int ranks, int per_host,
                                                std::size_t elements) const {
     return options_.columns == 0 || options_.columns == per_host

@@ -8,9 +8,10 @@
 #include "tutti/core/watch.hpp"
 #include "tutti/transport/in_process.hpp"
 
-/// What strategies share over threads, compiled once: include this before anything that trains, or
-/// precompile it, and link `tutti::in_process`. The compiler then leaves it out of the unit, a
-/// sixth of what the unit's first strategy takes it at -O2. Nothing else changes: without it all of
+/// Declares what all strategies over threads share as compiled once, in the library
+/// `tutti::in_process`. Include this header before anything that trains, or precompile it, and link
+/// the library. The compiler then skips these templates, which are a sixth of what the first
+/// strategy of a translation unit costs it at -O2. Nothing else changes: without this header all of
 /// tutti is headers.
 namespace tutti {
 

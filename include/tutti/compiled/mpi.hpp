@@ -3,8 +3,8 @@
 #include "tutti/compiled/in_process.hpp"
 #include "tutti/transport/mpi.hpp"
 
-/// What strategies share between MPI processes, compiled once: as compiled/in_process.hpp has it
-/// for threads, and with `tutti::mpi` to link.
+/// Declares what all strategies between MPI processes share as compiled once, as
+/// compiled/in_process.hpp does for threads. The library to link is `tutti::mpi`.
 namespace tutti {
 
 extern template class transport::detail::mpi_transfers<inline_queue>;

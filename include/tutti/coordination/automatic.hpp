@@ -5,13 +5,16 @@
 
 namespace tutti::coordination {
 
-/// The composer's choice: `local` where ranks need no order, or the plan says it; else `leader`.
-/// Plan: none. Wire: as what it stands for. Cost: none of its own.
+/// Leaves the choice to the composer: `local` where ranks need no common order of launches or the
+/// plan gives one, else `leader`.
+/// Plan: none.
+/// Wire: as the one chosen.
+/// Cost: none of its own.
 struct automatic {
   using role = tutti::role::coordination;
   static constexpr bool one_order = false;
 
-  /// Of the two, the one that is legal everywhere.
+  /// The machine of `leader`, the one of the two that is legal everywhere.
   template <class Choice>
   using state = leader::state<Choice>;
 };

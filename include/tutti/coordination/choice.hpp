@@ -13,8 +13,8 @@
 
 namespace tutti::coordination {
 
-/// What goes next of what is ready: the schedule's choice and, where a fusion decides at run time,
-/// what that gathers of it.
+/// Chooses what goes next of what is ready: by the schedule and, where the fusion decides at run
+/// time, by what the fusion gathers of the schedule's choice.
 template <schedule_policy Schedule, fusion_policy Fusion>
 class choice {
   struct planned_fusion {
@@ -40,13 +40,14 @@ class choice {
   void released(std::uint32_t chunk) { schedule_.released(chunk); }
   std::optional<std::uint32_t> next() { return schedule_.next(); }
 
-  /// There is credit for the chunk, whose turn somebody else has chosen.
+  /// Whether there is credit for a chunk whose turn was decided elsewhere, as by
+  /// coordination::learned.
   bool admits(std::uint32_t chunk) const requires limits_in_flight {
     return schedule_.admits(chunk);
   }
   void take(std::uint32_t chunk) requires limits_in_flight { schedule_.take(chunk); }
 
-  /// Steps whose launches are not those of all later ones.
+  /// Returns how many first steps there are whose launches differ from those of later steps.
   std::size_t unsettled_steps() const {
     if constexpr (requires { fusion_.unsettled_steps(); }) {
       return fusion_.unsettled_steps();
@@ -55,15 +56,15 @@ class choice {
     }
   }
 
-  /// Zero: there is nothing to wait for.
+  /// Returns the time between two looks at what is ready; zero if nothing need wait for one.
   seconds cycle() const requires has_cycle { return fusion_.cycle(); }
-  /// Whatever may go is there for `next_launch`, and has taken its credit.
+  /// Passes every chunk that may go to the fusion, for `next_launch`, and takes its credit.
   void stage() requires gathers {
     while (const auto chunk = schedule_.next()) {
       fusion_.stage(*chunk);
     }
   }
-  /// The chunks of the next launch, by ascending number; valid until the next call.
+  /// Returns the chunks of the next launch, by ascending number; valid until the next call.
   std::span<const std::uint32_t> next_launch() requires gathers { return fusion_.next(); }
 
  private:

@@ -16,10 +16,10 @@ namespace tutti::coordination {
 
 inline constexpr std::uint32_t no_chunk = 0xffffffff;
 
-/// Digest of launches in their order.
+/// A digest of launches in their order.
 class launch_digest {
  public:
-  /// The digest with that launch.
+  /// Adds a launch, and returns the digest.
   std::uint32_t add(std::span<const std::uint32_t> chunks) {
     for (const std::uint32_t each : chunks) {
       feed(each);
@@ -33,15 +33,16 @@ class launch_digest {
   std::uint32_t state_ = 0x811c9dc5;
 };
 
-/// Launches that rank 0 has decided, in that order, until this rank carries them out. At most as
-/// many words as fit are ahead of what is carried out: whoever decides sees to it.
+/// The launches that rank 0 has decided, in its order, until this rank carries them out. There is
+/// room for `room(plan)` words that are not carried out yet; rank 0 sees to it that there are no
+/// more.
 template <bool Gathers>
 class decided {
  public:
   [[gnu::cold]] explicit decided(const plan& made)
       : words_(room(made)), after_(Gathers ? made.chunks.size() : 0, no_chunk) {}
 
-  /// Words that may be ahead of what a rank has carried out.
+  /// Returns how many words rank 0 may be ahead of what a rank has carried out.
   static std::size_t room(const plan& made) { return std::bit_ceil(8 * made.chunks.size() + 64); }
 
   /// Takes what rank 0 has said; throws communication_error if words are missing or out of order.
@@ -63,14 +64,15 @@ class decided {
     }
   }
 
-  /// What this rank has decided itself.
+  /// Takes what this rank, which is rank 0, has decided itself.
   void push(std::span<const std::uint32_t> record) {
     for (const std::uint32_t word : record) {
       at(heard_++) = word;
     }
   }
 
-  /// The oldest launch, once all its chunks are ready and the first `left` words say it.
+  /// Returns the oldest launch, once all its chunks are ready and its words are among the first
+  /// `left` that were ever decided.
   template <class IsReady>
   std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
     while (carried_out_ != heard_) {
@@ -99,7 +101,7 @@ class decided {
     return std::nullopt;
   }
 
-  /// Visits the chunks of launches that have not been looked at yet.
+  /// Visits the chunks of all launches decided since the last call.
   template <class Visit>
   void look(Visit visit) {
     while (looked_at_ != heard_) {
@@ -117,7 +119,7 @@ class decided {
     }
   }
 
-  /// The next chunk of the launch that `chunk` is in.
+  /// Returns the chunk after this one in its launch, or no_chunk.
   std::uint32_t after(std::uint32_t chunk) const {
     if constexpr (Gathers) {
       return after_[chunk];
@@ -132,7 +134,7 @@ class decided {
     }
   }
 
-  /// The chunk that the oldest launch waits for here.
+  /// Returns the chunk that the oldest launch waits for here, if it waits.
   template <class IsReady>
   std::optional<std::uint32_t> stuck(IsReady is_ready) const {
     if (carried_out_ == heard_) {
@@ -147,14 +149,15 @@ class decided {
   }
 
   std::size_t carried_out() const { return carried_out_; }
-  /// Rank 0 wants to know how far this rank is, since it was last asked here.
+  /// Returns whether rank 0 has asked since the last call how far this rank is.
   bool asked() { return std::exchange(asked_, false); }
   bool is_asked() const { return asked_; }
-  /// Every rank had joined when whatever follows was decided, since it was last asked here.
+  /// Returns whether rank 0 has said since the last call that every rank has joined.
   bool all_have_joined() { return std::exchange(all_have_joined_, false); }
 
  private:
-  /// What has been found ready stays so: a rank that is behind looks at each chunk once.
+  /// Whether all chunks of the oldest launch are ready. A chunk that has been found ready stays so,
+  /// and is not looked at again.
   template <class IsReady>
   bool is_whole(std::uint32_t low, std::size_t several, IsReady is_ready) {
     if (several == 0) {

@@ -15,22 +15,24 @@
 
 namespace tutti::coordination {
 
-/// What keeps rank 0 from deciding further ahead of the others than they have room for.
+/// What keeps rank 0 from deciding further ahead of the other ranks than they have room for.
 enum class bounded_by {
-  acknowledgements,  ///< it asks from time to time
-  reports,           ///< nobody reports a bucket again before its last launch has begun there
+  acknowledgements,  ///< it asks them from time to time how far they are
+  reports,           ///< no rank reports a bucket again before its last launch has begun there
 };
 
-/// Rank 0's half of a coordination: lets buckets in, makes launches of what the choice says, ticks,
-/// and has the words for it. Only here is there credit.
+/// Rank 0's half of a coordination. It takes in buckets that are ready, decides launches by the
+/// choice of schedule and fusion, runs the fusion's timer, and writes the words that tell the other
+/// ranks. Only rank 0 decides by credit.
 ///
-/// A cycle is begun by news alone, and ends at a whole number of cycles after the last that ended;
-/// the first lasts a cycle. A clock that ticked without news would keep a virtual clock from ever
-/// finding that nothing moves.
+/// A cycle of the timer begins only when there is something new to decide. It ends a whole number
+/// of cycles after the last one ended, and the first one lasts one cycle. A timer that ran without
+/// news would keep a virtual clock from ever finding that nothing moves.
 template <class Choice, bounded_by Bound>
 class decider {
   using launches = decided<Choice::gathers>;
-  /// A chunk's place in its launch is read again when its credit comes back: until then it stays.
+  /// Whether a bucket is held back while credit of its chunks' last launch is out. That launch's
+  /// order of chunks is read when its credit comes back, and must not change before.
   static constexpr bool holds_back = Choice::gathers && Choice::limits_in_flight;
 
  public:
@@ -45,7 +47,7 @@ class decider {
     said_.reserve(room_);
   }
 
-  // ---- events; after one or several of them comes `settle`
+  // ---- events; `settle` is called after one or several of them
 
   void enter(std::uint32_t bucket) {
     const auto& full = plan_->buckets[bucket];
@@ -77,14 +79,14 @@ class decider {
     }
   }
 
-  /// A follower has carried out so many words, modulo 2^30.
+  /// Records that another rank has carried out so many words, modulo 2^30.
   void acknowledged(int peer, std::uint32_t word) {
     auto& its = carried_out_[static_cast<std::size_t>(peer - 1)];
     its += (word - static_cast<std::uint32_t>(its)) & words::value;
     overdue_ = is_full_;
   }
 
-  /// No rank has a batch left; every launch has ended everywhere.
+  /// Tells all ranks that none has a batch left. By then every launch has ended everywhere.
   void say_all_joined() {
     const std::uint32_t word = words::all_joined;
     ++end_;
@@ -109,7 +111,7 @@ class decider {
     }
   }
 
-  // ---- what comes of them
+  // ---- what the events lead to
 
   template <class Say>
   void speak(Say say) {
@@ -118,7 +120,7 @@ class decider {
       said_.clear();
     }
   }
-  /// Chunks launched so far.
+  /// Returns how many chunks have been launched so far.
   std::size_t launched() const { return launched_; }
   bool expects_words() const {
     return loops::any_of(carried_out_, [this](std::size_t each) { return each < asked_at_; });
@@ -131,7 +133,7 @@ class decider {
       if (cycle > 0 && !due_) {
         last_tick_ = last_tick_.value_or(now);
         const double cycles = (now - *last_tick_) / cycle;
-        // Of <cmath>, which the compiler reads for longer than all of coordination, only this.
+        // A builtin, because <cmath> takes longer to compile than all of coordination.
         due_ = *last_tick_ + cycle * std::max(1.0, __builtin_ceil(cycles));
       }
       return cycle > 0;
@@ -165,7 +167,7 @@ class decider {
     }
   }
 
-  /// One word stays for the question.
+  /// Whether every rank has room for so many words and one more, which asks it how far it is.
   bool has_room(std::size_t words) const {
     if constexpr (Bound == bounded_by::acknowledgements) {
       return carried_out_.empty() ||
@@ -204,7 +206,7 @@ class decider {
     }
     launches_->push(record);
     if (carried_out_.empty()) {
-      said_.clear();  // there is nobody to tell
+      said_.clear();  // there is no other rank to tell
     }
   }
 
@@ -212,9 +214,9 @@ class decider {
   Choice* choice_;
   launches* launches_;
   std::size_t room_;
-  std::vector<std::size_t> carried_out_;  ///< by each of the others, as far as this rank knows
-  std::vector<char> away_;                ///< chunks launched, whose credit is not back
-  std::vector<char> held_back_;           ///< buckets that wait for it
+  std::vector<std::size_t> carried_out_;  ///< words, by each other rank, as far as known here
+  std::vector<char> away_;       ///< whether each chunk is launched and its credit not back
+  std::vector<char> held_back_;  ///< whether each bucket waits for such credit
   std::vector<std::uint32_t> said_;
   launch_digest digest_{};
   std::size_t end_ = 0;  ///< words ever decided

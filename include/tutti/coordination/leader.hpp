@@ -18,14 +18,15 @@
 
 namespace tutti::coordination {
 
-/// Rank 0 decides from what is ready on rank 0; the others start what they are told, once it is
-/// ready there.
-/// Step by step: what is ready of a step before all of the last has been launched waits. A rank may
-/// therefore wait, between its first and its last gradient of a step, for what it handed in in
-/// earlier ones; every tensor is handed in, or absent, once a step.
-/// Plan: none. Wire: a word a launch, and one a chunk where several travel together, from rank 0 to
-/// each of the others. Cost: a latency before the others start.
-/// After: Peng et al., "ByteScheduler", SOSP 2019.
+/// Rank 0 decides what is launched, from what is ready on rank 0. The others start what they are
+/// told, once it is ready on them.
+///
+/// It decides step by step: a bucket that is ready before all chunks of the step before have been
+/// launched waits until they have. A rank may therefore wait, between its first and its last
+/// gradient of a step, for tensors that it handed in during earlier steps. Every tensor is handed
+/// in, or absent, once a step. Plan: none. Wire: a word a launch, and one a chunk where several
+/// travel together, from rank 0 to each other rank. Cost: a latency before the others start. After:
+/// Peng et al., "ByteScheduler", SOSP 2019.
 struct leader {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;

@@ -19,13 +19,14 @@
 
 namespace tutti::coordination {
 
-/// Rank 0 leads for one step and every rank writes its launches down; ever after each goes by the
-/// book alone. A window of credit holds chunks in the book's order. Where a fusion changes its
-/// groups in the first steps, rank 0 leads until they stay as they are, and the book is of the
-/// first step in which they do.
-/// A checkpoint holds the book, so that a run goes on by it.
-/// Plan: none. Wire: as `leader`, in the steps that are led; nothing afterwards. Cost: what is
-/// ready early waits for what comes before it in the book.
+/// Rank 0 leads for one step, and every rank records the order of launches. From then on each rank
+/// launches in the recorded order, without messages. A window of credit also takes chunks in that
+/// order. Where a fusion changes its groups in the first steps, rank 0 leads until they stay the
+/// same, and the first step in which they do is recorded. A checkpoint holds the order, so that a
+/// resumed run launches by it.
+/// Plan: none.
+/// Wire: as `leader`, in the steps that are led; nothing afterwards.
+/// Cost: a launch that is ready early waits for those before it in the order.
 /// After: Mai et al., "KungFu", OSDI 2020: its order for NCCL.
 struct learned {
   using role = tutti::role::coordination;
@@ -42,9 +43,9 @@ struct learned {
           leads_(all.rank == 0),
           chunks_(made.chunks.size()),
           unsettled_(this->choice_.unsettled_steps()),
-          unwritten_(unsettled_ * chunks_),
+          before_recording_(unsettled_ * chunks_),
           let_in_(made.buckets.size()) {
-      book_.reserve(2 * chunks_);
+      order_.reserve(2 * chunks_);
     }
 
     void ready(std::uint32_t bucket, seconds now) {
@@ -60,7 +61,7 @@ struct learned {
     using led::speak;
     using led::tick;
     void released(std::uint32_t launch, seconds now) {
-      if (leads_ && !is_written()) {
+      if (leads_ && !is_complete()) {
         led::released(launch, now);
       } else if constexpr (Choice::limits_in_flight) {
         for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = after(chunk)) {
@@ -70,101 +71,103 @@ struct learned {
     }
     template <class IsReady>
     std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
-      if (is_written()) {
-        return next_of_book(is_ready);
+      if (is_complete()) {
+        return next_in_order(is_ready);
       }
       const auto launch = led::next(is_ready, left);
       if (launch) {
-        write(*launch);
+        record(*launch);
       }
       return launch;
     }
     template <class IsReady>
     std::optional<std::uint32_t> stuck(IsReady is_ready) const {
-      if (!is_written()) {
+      if (!is_complete()) {
         return led::stuck(is_ready);
       }
-      const auto chunks = open_page();
+      const auto chunks = next_launch();
       const auto late = loops::find_if(chunks, [&](std::uint32_t each) { return !is_ready(each); });
       return late == chunks.end() ? std::nullopt : std::optional(*late);
     }
 
-    /// Steps that are led before the book is begun.
+    /// Returns how many steps are led before the order is recorded.
     std::size_t unsettled_steps() const { return unsettled_; }
-    /// The launches of a step, each its length and its chunks; empty before it has been written.
-    std::span<const std::uint32_t> book() const {
-      return is_written() ? std::span<const std::uint32_t>(book_)
-                          : std::span<const std::uint32_t>();
+    /// Returns the launches of a step, each as its length and then its chunks; nothing before
+    /// the order has been recorded.
+    std::span<const std::uint32_t> learned_order() const {
+      return is_complete() ? std::span<const std::uint32_t>(order_)
+                           : std::span<const std::uint32_t>();
     }
-    /// Goes on by a book that an earlier run has written for the same plan, on every rank; before
-    /// anything is ready. Throws usage_error if it is not of this plan.
-    void resume(std::span<const std::uint32_t> book) {
-      book_.assign(book.begin(), book.end());
+    /// Launches by an order that an earlier run has recorded for the same plan. Every rank must
+    /// call it, before anything is ready. Throws usage_error if the order is not of this plan.
+    void resume(std::span<const std::uint32_t> order) {
+      order_.assign(order.begin(), order.end());
       std::vector<char> found(chunks_);
-      written_ = 0;
-      for (std::size_t page = 0; page < book_.size(); page += 1 + book_[page]) {
-        const std::size_t length = book_[page];
-        bool fits = length > 0 && length < book_.size() - page && (Choice::gathers || length == 1);
+      recorded_ = 0;
+      for (std::size_t place = 0; place < order_.size(); place += 1 + order_[place]) {
+        const std::size_t length = order_[place];
+        bool fits =
+            length > 0 && length < order_.size() - place && (Choice::gathers || length == 1);
         for (std::size_t i = 1; fits && i <= length; ++i) {
-          const std::uint32_t chunk = book_[page + i];
+          const std::uint32_t chunk = order_[place + i];
           fits = chunk < chunks_ && !std::exchange(found[chunk], char{1});
           if (fits) {
-            this->launches_.link(chunk, i < length ? book_[page + i + 1] : no_chunk);
+            this->launches_.link(chunk, i < length ? order_[place + i + 1] : no_chunk);
           }
         }
         if (!fits) {
-          written_ = 0;
+          recorded_ = 0;
           break;
         }
-        written_ += length;
+        recorded_ += length;
       }
-      if (!is_written()) {
-        book_.clear();
+      if (!is_complete()) {
+        order_.clear();
         throw usage_error(
             "the learned order was not written for this plan. Fix: resume with the options that "
             "it was saved with, or learn it again");
       }
       std::fill(let_in_.begin(), let_in_.end(), unsettled_ + 1);
-      unwritten_ = 0;
+      before_recording_ = 0;
     }
 
    private:
-    bool is_written() const { return written_ == chunks_; }
+    bool is_complete() const { return recorded_ == chunks_; }
 
-    [[gnu::cold, gnu::noinline]] void write(std::uint32_t launch) {
-      const bool writes = unwritten_ == 0;
-      const std::size_t length = book_.size();
-      if (writes) {
-        book_.push_back(0);
+    [[gnu::cold, gnu::noinline]] void record(std::uint32_t launch) {
+      const bool records = before_recording_ == 0;
+      const std::size_t length = order_.size();
+      if (records) {
+        order_.push_back(0);
       }
       for (std::uint32_t chunk = launch; chunk != no_chunk; chunk = after(chunk)) {
-        if (writes) {
-          book_.push_back(chunk);
+        if (records) {
+          order_.push_back(chunk);
         } else {
-          --unwritten_;
+          --before_recording_;
         }
         if constexpr (Choice::limits_in_flight) {
-          if (!leads_) {  // it goes because rank 0 has credit, and leaves from here all the same
+          if (!leads_) {  // rank 0's credit lets it go, but it leaves from here, too
             this->choice_.take(chunk);
           }
         }
       }
-      if (writes) {
-        book_[length] = static_cast<std::uint32_t>(book_.size() - length - 1);
-        written_ += book_[length];
+      if (records) {
+        order_[length] = static_cast<std::uint32_t>(order_.size() - length - 1);
+        recorded_ += order_[length];
       }
     }
 
-    std::span<const std::uint32_t> open_page() const {
-      return std::span(book_).subspan(page_ + 1, book_[page_]);
+    std::span<const std::uint32_t> next_launch() const {
+      return std::span(order_).subspan(place_ + 1, order_[place_]);
     }
 
     template <class IsReady>
-    std::optional<std::uint32_t> next_of_book(IsReady is_ready) {
-      if (book_.empty()) {
+    std::optional<std::uint32_t> next_in_order(IsReady is_ready) {
+      if (order_.empty()) {
         return std::nullopt;
       }
-      const auto chunks = open_page();
+      const auto chunks = next_launch();
       while (found_ready_ < chunks.size() && is_ready(chunks[found_ready_])) {
         ++found_ready_;
       }
@@ -181,9 +184,9 @@ struct learned {
       }
       found_ready_ = 0;
       taken_ = 0;
-      page_ += 1 + chunks.size();
-      if (page_ == book_.size()) {
-        page_ = 0;
+      place_ += 1 + chunks.size();
+      if (place_ == order_.size()) {
+        place_ = 0;
       }
       return chunks.front();
     }
@@ -191,11 +194,11 @@ struct learned {
     bool leads_;
     std::size_t chunks_;
     std::size_t unsettled_;
-    std::size_t unwritten_;            ///< chunks still to be launched before the book is begun
-    std::vector<std::size_t> let_in_;  ///< how often each bucket, into the steps that are led
-    std::vector<std::uint32_t> book_{};
-    std::size_t written_ = 0;  ///< chunks in it
-    std::size_t page_ = 0;
+    std::size_t before_recording_;     ///< chunks still to be launched before recording begins
+    std::vector<std::size_t> let_in_;  ///< how often each bucket was let into led steps
+    std::vector<std::uint32_t> order_{};
+    std::size_t recorded_ = 0;  ///< chunks in the order
+    std::size_t place_ = 0;
     std::size_t found_ready_ = 0;
     std::size_t taken_ = 0;
   };

@@ -13,8 +13,10 @@
 namespace tutti::coordination {
 
 /// Each rank decides for itself, from what is ready on it.
-/// Plan: none. Wire: nothing. Cost: none: the machine is the schedule. Where a window of credit is
-/// held until peers launch the same, ranks wait for each other for ever.
+/// Plan: none.
+/// Wire: nothing.
+/// Cost: none, because the machine is just the schedule. Where credit is held until peers launch
+/// the same chunk, ranks may wait for each other for ever.
 /// After: wait-free back-propagation, Zhang et al., "Poseidon", ATC 2017; parameter servers.
 struct local {
   using role = tutti::role::coordination;
@@ -22,7 +24,7 @@ struct local {
 
   template <class Choice>
   class state {
-    static_assert(!Choice::gathers);  // no two ranks would gather the same launches
+    static_assert(!Choice::gathers);  // each rank would gather launches of its own
 
    public:
     state(const plan&, std::span<const tensor>, ranks, const no_options&, Choice choice)

@@ -19,14 +19,18 @@
 
 namespace tutti::coordination {
 
-/// Every rank tells rank 0 what became ready on it; rank 0 decides from what is ready on all.
-/// Plan: none. Wire: from each of the others a word a bucket, or as `by` says; from rank 0 as
-/// `leader`. Cost: two latencies before anything starts; no rank ever waits inside a launch for a
-/// late one.
-/// Ranks may have unequal numbers of batches: see `engine.join`. Who leaves without, and lets
-/// others wait, is named at once with the tensors that they wait for; so rank 0 ends when all have.
-/// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits
-/// and each works out the launches; rank 0 alone starts them as early and sends a quarter.
+/// Every rank reports to rank 0 which buckets have become ready on it, and rank 0 decides from what
+/// is ready on all ranks.
+///
+/// Ranks may have unequal numbers of batches: see `engine.join`. If a rank leaves without joining
+/// and lets others wait, it is named at once with the tensors that they wait for; therefore rank 0
+/// does not end before all ranks have left.
+/// Plan: none.
+/// Wire: from each other rank a word a bucket, or as `by` says; from rank 0 as in `leader`.
+/// Cost: two latencies before anything starts; no rank ever waits inside a launch for a late one.
+/// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits,
+/// and each works out the launches. Here rank 0 alone works them out, which starts them as early
+/// and sends a quarter of the bytes.
 struct negotiated {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;
@@ -65,13 +69,14 @@ struct negotiated {
     state& operator=(const state&) = delete;
 
     void ready(std::uint32_t bucket, seconds now) { tell(bucket, now); }
-    /// This rank has no more batches; what it hands in from now on is zero, until
-    /// `all_have_joined`. Everything that it has handed in before has arrived.
+    /// Reports that this rank has no more batches. What it hands in from now on is zero, until
+    /// `all_have_joined`. Everything that it handed in before has arrived.
     void join(seconds now) { tell(words::joined, now); }
-    /// True once: every rank has joined, and what each has handed in last will not be launched.
+    /// Returns true once, when every rank has joined. What each rank handed in last will then not
+    /// be launched.
     bool all_have_joined() { return launches_.all_have_joined(); }
-    /// This rank hands in nothing any more. Throws communication_error, as does hearing it, if
-    /// others wait for that.
+    /// Reports that this rank hands in nothing any more. Throws communication_error if other ranks
+    /// wait for it to report something. If this is not rank 0, rank 0's `hear` throws instead.
     void leave() {
       if (decider_) {
         take(0, words::left);
@@ -115,7 +120,8 @@ struct negotiated {
       return launches_.next(is_ready, left);
     }
     std::uint32_t after(std::uint32_t chunk) const { return launches_.after(chunk); }
-    /// On rank 0: what some have reported and others have not.
+    /// On rank 0, returns a chunk of the first bucket that some ranks have reported and others have
+    /// not.
     template <class IsReady>
     std::optional<std::uint32_t> stuck(IsReady is_ready) const {
       if (const auto awaited = roll_call_ ? roll_call_->awaited() : std::nullopt) {
@@ -123,7 +129,8 @@ struct negotiated {
       }
       return launches_.stuck(is_ready);
     }
-    /// Rank 0 stays to the last, for it names who leaves others waiting.
+    /// Whether this rank must not end yet. Rank 0 stays until all ranks have left, because it names
+    /// those who let others wait; another rank stays until it has reported that it leaves.
     bool expects_words() const {
       if (roll_call_) {
         return roll_call_->has_left(0) && !roll_call_->all_have_left();
@@ -141,7 +148,7 @@ struct negotiated {
       }
     }
 
-    /// On rank 0: a rank's report of a bucket, or that it has joined or left.
+    /// On rank 0, takes a rank's report of a bucket, or that it has joined or left.
     void take(int peer, std::uint32_t what) {
       if (what == words::joined) {
         ++joined_;
@@ -174,12 +181,12 @@ struct negotiated {
     Choice choice_;
     decided<Choice::gathers> launches_;
     report_words report_;
-    // rank 0's
+    // on rank 0 alone
     std::optional<decider<Choice, bounded_by::reports>> decider_{};
     std::optional<roll_call> roll_call_{};
     int joined_ = 0;
-    std::size_t only_zeros_ = 0;  ///< buckets that all have reported, and all have joined
-    // the others'
+    std::size_t only_zeros_ = 0;  ///< buckets that all ranks have reported after all had joined
+    // on the other ranks
     std::vector<std::uint32_t> news_{};
   };
 };

@@ -16,17 +16,17 @@
 
 namespace tutti::coordination {
 
-/// As what is ready is told to rank 0.
+/// How a bucket that is ready is reported to rank 0.
 enum class identity {
-  number,  ///< its place in the plan
-  name,    ///< its name, and a bit once it has been launched and is remembered
+  number,  ///< by its number in the plan
+  name,    ///< by its name, or by a bit while it is in the cache of those launched last
 };
 
 constexpr auto names(identity) { return std::to_array<std::string_view>({"number", "name"}); }
 
-/// The words in which a rank reports to rank 0: numbers of buckets, or names and bits of those that
-/// were launched lately. A bucket's name is that of its first tensor; it identifies nothing and is
-/// sent to cost what Horovod's costs.
+/// The words in which a rank reports to rank 0: numbers of buckets, or names, and bits for those
+/// that were launched lately. A bucket's name is that of its first tensor. Rank 0 does not read the
+/// name; it is sent so that a report costs what Horovod's costs.
 class report_words {
  public:
   report_words(const plan& made, std::span<const tensor> forward, identity by, std::size_t cache)
@@ -40,8 +40,8 @@ class report_words {
     }
   }
 
-  /// Buckets' numbers, and first whether the rank has joined or left (words.hpp), as they are sent;
-  /// there until the next.
+  /// Returns the words to send for `news`: the numbers of buckets and, in front of them, whether
+  /// the rank has joined or left (words.hpp). They are valid until the next call.
   std::span<const std::uint32_t> written(std::span<const std::uint32_t> news) {
     if (by_ == identity::number) {
       return news;
@@ -56,7 +56,7 @@ class report_words {
     return said_;
   }
 
-  /// Calls `take` with each number that `written` was given on the rank that said this.
+  /// Calls `take` with each number that the sending rank has passed to `written`.
   template <class Take>
   void read(std::span<const std::uint32_t> said, Take take) const {
     for (std::size_t i = 0; i < said.size(); ++i) {
@@ -85,8 +85,8 @@ class report_words {
     }
   }
 
-  /// Remembers the launches that `launched` has not shown before. A bucket counts as launched with
-  /// its first chunk.
+  /// Takes the launches that `launched` has not shown before into the cache. A bucket counts as
+  /// launched when its first chunk is.
   template <class Decided>
   void remember(Decided& launched) {
     if (by_ == identity::number) {
@@ -116,8 +116,9 @@ class report_words {
     return all;
   }
 
-  /// One bit a bucket that is remembered, by its slot, behind how many launches of buckets this
-  /// rank has heard of: slots change hands with each.
+  /// Writes a bit for each bucket in the cache, at its slot. In front of the bits is how many
+  /// launches of buckets this rank has heard of, because each launch may put another bucket into a
+  /// slot.
   void write_bits(std::span<const std::uint32_t> buckets) {
     const std::size_t begin = said_.size();
     for (const std::uint32_t bucket : buckets) {
@@ -145,8 +146,9 @@ class report_words {
     }
   }
 
-  /// What lay in a slot after `version` launches of buckets. A rank that reports has heard of all
-  /// but the last launch of each bucket at most.
+  /// Returns which bucket was in a slot after `version` launches of buckets. A rank that reports
+  /// has not heard of the last launch of each bucket at most, so the changes since then are still
+  /// kept.
   std::uint32_t bucket_in(std::uint32_t slot, std::uint32_t version) const {
     for (std::uint32_t each = version; each != version_; ++each) {
       const auto& change = changes_[each % changes_.size()];
@@ -162,7 +164,7 @@ class report_words {
   identity by_;
   response_cache cache_;
   std::uint32_t version_ = 0;                    ///< buckets launched so far, modulo 2^32
-  std::vector<response_cache::change> changes_;  ///< what each of the last launches has made of it
+  std::vector<response_cache::change> changes_;  ///< of the cache, by each of the last launches
   std::vector<std::uint32_t> said_{};
 };
 

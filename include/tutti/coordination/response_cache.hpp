@@ -9,11 +9,11 @@
 
 namespace tutti::coordination {
 
-/// The buckets that were launched last, each in a slot whose number stands for it; the one launched
-/// longest ago makes room. Ranks that see the same launches have the same cache. Nothing in it goes
-/// stale: what invalidates a slot of Horovod's, a tensor that comes back with another shape, type
-/// or operation, is agreed on here when an engine starts, and a new plan begins with an empty
-/// cache.
+/// A cache of the buckets that were launched last. Each has a slot, by whose number ranks report
+/// it; a new bucket takes the slot of the one launched longest ago. Ranks that see the same
+/// launches have the same cache. Entries do not become invalid: a slot of Horovod's does when a
+/// tensor comes back with another shape, type or operation, but here ranks agree on those when an
+/// engine starts, and a new plan begins with an empty cache.
 class response_cache {
  public:
   static constexpr std::uint32_t none = 0xffffffff;
@@ -25,14 +25,14 @@ class response_cache {
     return slot_of_[bucket] == none ? std::nullopt : std::optional(slot_of_[bucket]);
   }
   std::uint32_t at(std::uint32_t slot) const { return slots_[slot].bucket; }
-  /// Slots that are taken: always the first ones.
+  /// Returns how many slots are taken, which are always the first ones.
   std::size_t size() const { return size_; }
 
   struct change {
     std::uint32_t slot{none};
-    std::uint32_t evicted{none};  ///< what lay there before
+    std::uint32_t evicted{none};  ///< the bucket that was there before
   };
-  /// The bucket is launched.
+  /// Records that a bucket is launched, and returns what that changes.
   change touch(std::uint32_t bucket) {
     if (slots_.empty()) {
       return {};

@@ -15,9 +15,10 @@
 
 namespace tutti::coordination {
 
-/// Which ranks have reported each bucket, and which have left: rank 0's. A rank that leaves while
-/// others wait for what it has not reported is named at once, with the tensors.
-/// Cost: a byte a rank and bucket.
+/// Rank 0's record of which ranks have reported each bucket, and which ranks have left. A rank that
+/// leaves while others wait for buckets that it has not reported is named at once, with the
+/// tensors.
+/// Cost: a byte for each rank and bucket.
 class roll_call {
  public:
   roll_call(const plan& made, std::span<const tensor> forward, int ranks)
@@ -29,7 +30,8 @@ class roll_call {
         complete_(made.buckets.size()),
         left_(static_cast<std::size_t>(ranks)) {}
 
-  /// True: all have reported it now. Throws communication_error if that waits for who has left.
+  /// Records that `rank` has reported `bucket`. Returns true if every rank now has. Throws
+  /// communication_error if a rank that has left would have to report it, too.
   bool report(int rank, std::uint32_t bucket) {
     reported_[place(rank, bucket)] ^= 1;
     if (--missing_[bucket] == 0) {
@@ -40,12 +42,13 @@ class roll_call {
     }
     return false;
   }
-  /// What all have reported none has, from now on.
+  /// Starts the bucket's next round, which no rank has reported yet.
   void begin_again(std::uint32_t bucket) {
     missing_[bucket] = ranks_;
     complete_[bucket] ^= 1;
   }
-  /// Throws communication_error if others wait.
+  /// Records that `rank` has left. Throws communication_error if some ranks have reported a bucket
+  /// that others have not.
   void leave(int rank) {
     left_[static_cast<std::size_t>(rank)] = 1;
     ++gone_;
@@ -57,7 +60,7 @@ class roll_call {
   std::size_t buckets() const { return missing_.size(); }
   bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)] != 0; }
   bool all_have_left() const { return gone_ == ranks_; }
-  /// The first that some have reported and others have not.
+  /// Returns the first bucket that some ranks have reported and others have not, if any.
   std::optional<std::uint32_t> awaited() const {
     for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
       if (missing_[bucket] != ranks_) {
@@ -68,7 +71,7 @@ class roll_call {
   }
 
  private:
-  static constexpr std::size_t most_named = 4;  ///< tensors, and ranks of each
+  static constexpr std::size_t most_named = 4;  ///< tensors in an error message, and ranks for each
 
   std::size_t place(int rank, std::uint32_t bucket) const {
     return static_cast<std::size_t>(rank) * missing_.size() + bucket;
@@ -108,10 +111,10 @@ class roll_call {
   const plan* plan_;
   std::span<const tensor> forward_;
   int ranks_;
-  std::vector<int> missing_;    ///< ranks that have not reported each bucket
-  std::vector<char> reported_;  ///< by each rank, of each bucket: how often, modulo 2
-  std::vector<char> complete_;  ///< each bucket: how often by all, modulo 2
-  std::vector<char> left_;      ///< each rank
+  std::vector<int> missing_;    ///< how many ranks have not reported each bucket
+  std::vector<char> reported_;  ///< how often each rank has reported each bucket, modulo 2
+  std::vector<char> complete_;  ///< how often all ranks have reported each bucket, modulo 2
+  std::vector<char> left_;      ///< whether each rank has left
   int gone_ = 0;                ///< ranks that have left
 };
 

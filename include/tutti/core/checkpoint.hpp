@@ -270,8 +270,8 @@ void save(Engine& engine, std::ostream& out) {
   }
   if constexpr (Engine::learns) {
     const std::uint32_t is_learning[] = {no_chunk};
-    file.numbers(engine.book().empty() ? std::span<const std::uint32_t>(is_learning)
-                                       : engine.book());
+    file.numbers(engine.learned_order().empty() ? std::span<const std::uint32_t>(is_learning)
+                                                : engine.learned_order());
   }
   const auto others = engine.collect_from_others();
   file.value(std::uint64_t{others.size()});
@@ -374,15 +374,16 @@ void load(Engine& engine, std::istream& in) {
   for (float& each : memories.front()) {
     each *= change_of_passes<typename Engine::architecture>(was.run, engine.asked().run);
   }
-  std::vector<std::uint32_t> book;
+  std::vector<std::uint32_t> learned_order;
   if constexpr (Engine::learns) {
-    book = file.numbers();
-    if (book.empty()) {
+    learned_order = file.numbers();
+    if (learned_order.empty()) {
       throw usage_error(sentence({"the checkpoint is from step ", head.steps,
                                   " but holds no learned order. Fix: use one that `save` wrote"}));
     }
-    if (book.front() == no_chunk) {  // the order was still being learned, and is learned again
-      book.clear();
+    if (learned_order.front() ==
+        no_chunk) {  // the order was still being learned, and is learned again
+      learned_order.clear();
     }
   }
   auto others = engine.collect_from_others();
@@ -403,8 +404,8 @@ void load(Engine& engine, std::istream& in) {
   }
   file.expect_hash();
   if constexpr (Engine::learns) {
-    if (!book.empty()) {
-      engine.resume_by(book);
+    if (!learned_order.empty()) {
+      engine.resume_by(learned_order);
     }
   }
   engine.resume(head.steps, values, rate_of_residuals, others, memories);

@@ -15,11 +15,11 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/fusion_buffers.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/workspace.hpp"
 #include "tutti/role/architecture.hpp"
@@ -106,12 +106,12 @@ class chunk_list {
 /// The records of a rank's chunks, together with the memory that their launches work in and that
 /// their compressors remember in.
 template <class Types>
-class chunk_records
-    : public chunk_list<typename Types::transport::queue_type, surroundings<Types>::splits_phases> {
+class chunk_records : public chunk_list<typename Types::transport::queue_type,
+                                        architecture_world<Types>::splits_phases> {
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
   using compression = typename Types::compression;
-  using surroundings_type = surroundings<Types>;
+  using surroundings_type = architecture_world<Types>;
   using state_type = typename Types::architecture::template state<surroundings_type>;
   static constexpr bool splits = surroundings_type::splits_phases;
   using list = chunk_list<queue_type, splits>;

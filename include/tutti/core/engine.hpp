@@ -416,11 +416,13 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
   static constexpr bool learns = core::flow_type::learns;
   /// The learned order; empty while it is being learned.
-  std::span<const std::uint32_t> book() const requires learns { return flow_->book(); }
+  std::span<const std::uint32_t> learned_order() const requires learns {
+    return flow_->learned_order();
+  }
   /// Launches by an order that an earlier run has learned. Every worker must call it. Throws
   /// usage_error if the order is not of this plan.
-  void resume_by(std::span<const std::uint32_t> book) requires(learns && !virtual_time) {
-    waits_.exclusively([&] { flow_->resume_by(book); });
+  void resume_by(std::span<const std::uint32_t> order) requires(learns && !virtual_time) {
+    waits_.exclusively([&] { flow_->resume_by(order); });
   }
 
   /// Returns what policies remember on ranks that do not train, rank by rank, on worker 0; nothing

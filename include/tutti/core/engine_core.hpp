@@ -21,6 +21,7 @@
 #include "tutti/base/push_counts.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/arrival.hpp"
 #include "tutti/core/claim.hpp"
 #include "tutti/core/control.hpp"
@@ -29,7 +30,7 @@
 #include "tutti/core/engine_types.hpp"
 #include "tutti/core/failure.hpp"
 #include "tutti/core/flow.hpp"
-#include "tutti/core/handing_in.hpp"
+#include "tutti/core/gradient_intake.hpp"
 #include "tutti/core/joining.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
@@ -38,7 +39,6 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
 #include "tutti/core/settings.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/core/tensor_state.hpp"
 #include "tutti/core/waiting.hpp"
 #include "tutti/kernels/arithmetic.hpp"
@@ -84,10 +84,10 @@ class engine_core : engine_base<Transport> {
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
   static constexpr bool delays = facts::delay<architecture> > 0;
-  using world_type = surroundings<types>;
+  using world_type = architecture_world<types>;
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine_core>;
-  using gradients = handing_in<types, engine_core>;
+  using gradients = gradient_intake<types, engine_core>;
   static_assert(
       architecture_state<state_type, world_type>,
       "tutti: a verb of this architecture's state cannot be called as role/architecture.hpp says. "

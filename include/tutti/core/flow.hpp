@@ -19,6 +19,7 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/coordination/decided.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/chunk_records.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -26,7 +27,6 @@
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/core/order_of_starts.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/core/tensor_state.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/norms.hpp"
@@ -48,7 +48,7 @@ class flow {
   using schedule = typename Types::schedule;
   using compression = typename Types::compression;
   using architecture = typename Types::architecture;
-  using surroundings_type = surroundings<Types>;
+  using surroundings_type = architecture_world<Types>;
   using state_type = typename architecture::template state<surroundings_type>;
   using launch_type = launch<compression>;
   using queue_type = typename transport::queue_type;
@@ -124,7 +124,7 @@ class flow {
       filled_[number] = 0;
       model_->settle(world_->queue(), number);
       if constexpr (undoes) {
-        const bool keeps = goes_back<compression>(around_->values());
+        const bool keeps = restores_residuals<compression>(around_->values());
         for (std::uint32_t i = 0; i < filling.chunks && keeps; ++i) {
           chunks_.keep(filling.first_chunk + i);
         }
@@ -176,9 +176,11 @@ class flow {
   void rescale(float factor) { chunks_.rescale(factor); }
   void scale_memory(float factor) requires undoes { chunks_.scale(factor); }
   /// The launches of a step in their order, as this rank has learned it.
-  std::span<const std::uint32_t> book() const requires learns { return order_.book(); }
+  std::span<const std::uint32_t> learned_order() const requires learns {
+    return order_.learned_order();
+  }
   /// Launches by an order that an earlier run has learned for this plan.
-  void resume_by(std::span<const std::uint32_t> book) requires learns { order_.resume(book); }
+  void resume_by(std::span<const std::uint32_t> order) requires learns { order_.resume(order); }
   bool outstanding() const {
     return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
   }
@@ -454,7 +456,7 @@ class flow {
     where.stride = lies.stride;
     where.scratch = lies.scratch;
     where.first_element = lies.first_element;
-    where.drawn_beyond = lies.drawn_beyond;
+    where.random_offset = lies.random_offset;
     return where;
   }
 
@@ -709,9 +711,9 @@ class flow {
   void send_zeros_unless_finite([[maybe_unused]] std::span<float> gradient) {
     if constexpr (undoes) {
       if (!model_->phantom()) {
-        const std::uint64_t before = no_numbers_;
-        kernels::count_no_numbers(world_->queue(), gradient, &no_numbers_);
-        if (no_numbers_ != before) {
+        const std::uint64_t before = nonfinite_;
+        kernels::count_nonfinite(world_->queue(), gradient, &nonfinite_);
+        if (nonfinite_ != before) {
           world_->queue().clear(gradient.data(), gradient.size_bytes());
         }
       }
@@ -722,14 +724,14 @@ class flow {
   /// before it is restored. What is remembered also follows a change of the optimizer's loss scale.
   task decide(std::uint64_t step) {
     try {
-      auto no_numbers = static_cast<double>(std::exchange(no_numbers_, 0));
-      co_await owner_->average_of_step(no_numbers);
+      auto nonfinite = static_cast<double>(std::exchange(nonfinite_, 0));
+      co_await owner_->average_of_step(nonfinite);
       const auto before = around_->values();
-      const bool kept = goes_back<compression>(before);
+      const bool kept = restores_residuals<compression>(before);
       const float factor =
-          owner_->begin_step(no_numbers != 0 ? std::numeric_limits<double>::infinity()
-                             : kept          ? squares_of_means()
-                                             : 0.0);
+          owner_->begin_step(nonfinite != 0 ? std::numeric_limits<double>::infinity()
+                             : kept         ? squares_of_means()
+                                            : 0.0);
       if (factor == 0 && kept) {
         chunks_.undo_step();
         owner_->undo_step();
@@ -797,9 +799,9 @@ class flow {
   std::atomic<std::size_t> in_flight_{0};  ///< launches; written by the loop's owner alone
   struct no_buffers {};
   std::conditional_t<gathers, std::optional<typename records_type::buffers>, no_buffers> buffers_{};
-  std::size_t means_ = 0;         ///< of this step that have come, where updates need them all
-  std::uint64_t no_numbers_ = 0;  ///< infinities and NaN in what this rank was to send in this step
-  task deciding_{};               ///< decides whether this step updates anything
+  std::size_t means_ = 0;        ///< of this step that have come, where updates need them all
+  std::uint64_t nonfinite_ = 0;  ///< infinities and NaN in what this rank was to send in this step
+  task deciding_{};              ///< decides whether this step updates anything
   running_hash agenda_{};
   std::uint64_t starts_ = 0;
   order_type order_;

@@ -165,7 +165,7 @@ class fusion_buffers {
     mine.worker.memory = mine.floats_.data() + mine.holds_;
     mine.owner.memory = mine.floats_.data() + mine.holds_ * (1 + rows_[0].rows);
     mine.worker.stride = mine.owner.stride = mine.holds_;
-    mine.worker.drawn_beyond = mine.owner.drawn_beyond =
+    mine.worker.random_offset = mine.owner.random_offset =
         plan_->elements() * (1 + std::uint64_t{mine.chunks.front()}) - first.first_element;
     std::size_t place = 0;
     for (std::size_t share = 0; share < shares_; ++share) {

@@ -19,9 +19,9 @@
 #include "tutti/coordination/decided.hpp"
 #include "tutti/coordination/local.hpp"
 #include "tutti/core/announcer.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/role/coordination.hpp"
 #include "tutti/role/monitor.hpp"
 #include "tutti/role/transport.hpp"
@@ -63,12 +63,12 @@ class order_of_starts {
                                        !has_virtual_time<transport> &&
                                        !std::is_same_v<queue_type, inline_queue>;
   /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
-  static constexpr bool learns = requires(machine_type & its) { its.book(); };
+  static constexpr bool learns = requires(machine_type & its) { its.learned_order(); };
 
   [[gnu::cold]] order_of_starts(transport& world, const plan& made,
                                 const model_memory<queue_type>& model,
                                 const typename Types::options& set,
-                                const surroundings<Types>& around, tag words_tag,
+                                const architecture_world<Types>& around, tag words_tag,
                                 observer_type& watched, Owner& owner)
       : world_(&world),
         observer_(&watched),
@@ -191,8 +191,10 @@ class order_of_starts {
   // ---- what there is to see
 
   /// The launches of a step in their order, as this rank has learned it.
-  std::span<const std::uint32_t> book() const requires learns { return machine_.book(); }
-  void resume(std::span<const std::uint32_t> book) requires learns { machine_.resume(book); }
+  std::span<const std::uint32_t> learned_order() const requires learns {
+    return machine_.learned_order();
+  }
+  void resume(std::span<const std::uint32_t> order) requires learns { machine_.resume(order); }
   /// Returns whether other ranks' machines may speak to this rank's.
   bool listens() const {
     if constexpr (speaks) {

@@ -14,15 +14,15 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/failure.hpp"
-#include "tutti/core/handing_in.hpp"
+#include "tutti/core/gradient_intake.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/remote_memories.hpp"
 #include "tutti/core/services.hpp"
 #include "tutti/core/startup.hpp"
-#include "tutti/core/surroundings.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/transport.hpp"
@@ -118,7 +118,7 @@ class replan_steps {
   using options = typename Types::options;
   using architecture = typename Types::architecture;
   using compression = typename Types::compression;
-  using state_type = typename architecture::template state<surroundings<Types>>;
+  using state_type = typename architecture::template state<architecture_world<Types>>;
   using services_type = services<typename Types::transport>;
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;
@@ -226,7 +226,7 @@ class replan_steps {
       who = has_servers ? audience::everybody : audience::nobody;  // servers do not check that
       expect_same_order(its.plan_, made);
       who = audience::everybody;
-      handing_in<Types, Engine>::expect_gradients_come_back(its, next, made);
+      gradient_intake<Types, Engine>::expect_gradients_come_back(its, next, made);
       if constexpr (has_servers) {
         for (int rank = its.workers_; its.world_->rank() == 0 && rank < its.world_->size();
              ++rank) {
@@ -491,7 +491,7 @@ class replan_steps {
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
     its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(its.serves()),
-                  handing_in<Types, Engine>::most_lent(its.set_)};
+                  gradient_intake<Types, Engine>::most_lent(its.set_)};
     its.state_.emplace(its.around_, its.set_.architecture);
     its.open_flow();
   }

@@ -27,7 +27,7 @@ namespace tutti {
 /// that grow with the number of ranks p, and the headers of p parts, are left out.
 struct representatives {
   placement few{};
-  std::vector<transport::stretch> data{};  ///< of each chunk, or a single one for all
+  std::vector<transport::cost_factors> data{};  ///< of each chunk, or a single one for all
   double sent{1};  ///< what the first rank of many sends, divided by what the first of few sends
   double server_load{1};  ///< factor by which a server's NIC is busy for longer
 };
@@ -45,10 +45,11 @@ constexpr placement fewer(placement many, int few) {
   return many;
 }
 
-constexpr transport::stretch stretch_of(const exchange_cost& all, const exchange_cost& some) {
-  return some.payloads > 0 ? transport::stretch{all.latencies / some.latencies,
-                                                all.payloads / some.payloads, all.between_hosts}
-                           : transport::stretch();
+constexpr transport::cost_factors stretch_of(const exchange_cost& all, const exchange_cost& some) {
+  return some.payloads > 0
+             ? transport::cost_factors{all.latencies / some.latencies, all.payloads / some.payloads,
+                                       all.between_hosts}
+             : transport::cost_factors();
 }
 
 }  // namespace detail

@@ -10,7 +10,7 @@ namespace tutti::fusion {
 
 /// The whole model travels as one message, after the last gradient.
 /// Plan: one group of all tensors.
-/// Cost: one latency a step, and no communication under backward.
+/// Cost: one latency a step, and no communication under the backward pass.
 /// After: bulk-synchronous data parallelism with one flat gradient.
 struct all {
   using role = tutti::role::fusion;

@@ -18,24 +18,25 @@
 
 namespace tutti::fusion {
 
-/// After which step by_arrival makes its groups anew.
+/// After which step by_arrival rebuilds its groups.
 enum class rebuild { after_first_step, after_second_step, never };
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(rebuild) {
   return {"after_first_step", "after_second_step", "never"};
 }
 
-/// Groups are made anew once, of gradients in the order in which they came: until then all of a
-/// kind travel together, and from then on neighbours in that order do, until they hold so many
-/// bytes, the one that reaches the limit included. Groups are launched strictly one after the
-/// other. Where they are never made anew they are made at the start, of neighbours in forward
-/// order, and launched from the last one on.
-/// Plan: every tensor alone; what travels together is decided in the first steps. Under
-/// coordination::learned rank 0's order is every rank's, and is a checkpoint's.
-/// Cost: one copy in and one copy out per byte that is gathered; a group waits for the ones before
-/// it. A group's buffer is allocated when it first comes, the whole model's in the first step.
-/// After: Li et al., "PyTorch Distributed", VLDB 2020, and the program: by default, under
-/// `static_graph`, and under `find_unused_parameters`.
+/// Fuses gradients as PyTorch's DistributedDataParallel does: groups are rebuilt once, in the order
+/// in which gradients have arrived. Until then all gradients of a kind travel together. From then
+/// on neighbours in that order travel together until they hold `bytes` bytes, including the
+/// gradient that reaches this limit. Groups are launched strictly one after the other. With
+/// rebuild::never, groups are made at the start, of neighbours in forward order, and are launched
+/// from the last one on.
+/// Plan: every tensor by itself; what travels together is decided in the first steps. Under
+/// coordination::learned rank 0's order is every rank's, and checkpoints hold it.
+/// Cost: one copy in and one copy out per byte that is gathered; a group waits for those before it.
+/// A group's buffer is allocated when the group first comes, the whole model's in the first step.
+/// After: Li et al., "PyTorch Distributed", VLDB 2020, and its program: rebuild::after_first_step
+/// by default, after_second_step under `static_graph`, never under `find_unused_parameters`.
 class by_arrival {
  public:
   using role = tutti::role::fusion;
@@ -68,7 +69,8 @@ class by_arrival {
     return ends;
   }
 
-  /// None are made beforehand: launches repeat, so each finds the buffer that it has left.
+  /// Returns 0, so that no buffer is made beforehand: launches repeat, so each finds the buffer
+  /// that it used in the step before.
   std::size_t most_bytes(const plan&) const { return 0; }
 
   class state {
@@ -92,13 +94,14 @@ class by_arrival {
       for (std::uint32_t& place : place_of_) {
         place = 0;
       }
-      for (const std::uint32_t chunk : launches_) {  // the one nearest the input decides
+      // A group's place is that of its chunk nearest the input.
+      for (const std::uint32_t chunk : launches_) {
         place_of_[group_of_[chunk]] = std::max(place_of_[group_of_[chunk]], chunk);
       }
       sort();
     }
 
-    /// Steps before launches repeat.
+    /// Returns how many steps there are before launches repeat.
     std::size_t unsettled_steps() const { return learned_; }
 
     void stage(std::uint32_t chunk) {
@@ -146,14 +149,15 @@ class by_arrival {
       }
     }
 
-    /// Groups go in the order in which they were closed, and then those that were not.
+    /// Rebuilds the groups in the order of arrival. They are launched in the order in which they
+    /// were closed, and then those that were not.
     [[gnu::cold]] void rebuild_groups() {
       launches_ = arrived_;
       group({set_.first_bytes, set_.bytes});
       sort();
     }
 
-    /// Numbers the groups of neighbours in the order of `launches_`, and says when each was full.
+    /// Makes groups of neighbours in the order of `launches_`, and notes when each was full.
     [[gnu::cold]] void group(limits its) {
       const std::size_t first = its.first == 0 ? its.others : its.first;
       std::uint32_t groups = 0;
@@ -185,7 +189,8 @@ class by_arrival {
 
     /// Puts groups in the order of their places, and a group's chunks in ascending order.
     [[gnu::cold]] void sort() {
-      // Where each place's next chunk goes. Groups that stayed open have the second half's places.
+      // For each group's place, where its next chunk goes. The second half is for groups that
+      // stayed open.
       std::vector<std::uint32_t> next(2 * group_of_.size());
       for (const std::uint32_t group : group_of_) {
         ++next[place_of_[group]];
@@ -207,14 +212,14 @@ class by_arrival {
     const plan* plan_;
     options set_;
     std::size_t learned_;              ///< the step whose order counts, from 1 on
-    std::vector<std::size_t> staged_;  ///< how often each chunk was
+    std::vector<std::size_t> staged_;  ///< how often each chunk was staged
     std::vector<std::uint32_t> arrived_{};
     std::vector<std::uint32_t> launches_;  ///< a step's chunks, group after group
-    std::vector<std::size_t> ends_{};      ///< of groups in it
-    std::vector<std::uint32_t> group_of_;  ///< each chunk
-    std::vector<std::uint32_t> place_of_;  ///< each group, among the others
-    std::vector<open_group> open_{};       ///< of each kind
-    std::size_t group_ = 0;                ///< that goes next
+    std::vector<std::size_t> ends_{};      ///< of the groups in `launches_`
+    std::vector<std::uint32_t> group_of_;  ///< of each chunk
+    std::vector<std::uint32_t> place_of_;  ///< of each group, in the order of launches
+    std::vector<open_group> open_{};       ///< the open group of each kind
+    std::size_t group_ = 0;                ///< the number of the one that goes next
     std::size_t found_ = 0;                ///< chunks of this step that were seen staged
     std::size_t steps_ = 0;
   };

@@ -12,22 +12,24 @@
 
 namespace tutti::fusion {
 
-/// Groups that the user names: the tensors that a rule chooses always travel together, neighbours
-/// or not, and what no rule chooses as `F` says: `by_group<none, named<"conv1.*", "bn1.*">,
-/// named<"*.bias">>`. The first rule that chooses a tensor has it; rules are asked with their
-/// defaults. Under a fusion at run time a group is ready when all of it is, whatever its size, and
-/// others may join it in a launch.
-/// Plan: a bucket a group, of the tensors in backward order; gradients of several types make a
-/// group of each where F keeps types apart.
-/// Cost: one copy in and one copy out per byte of a group: its tensors may lie apart in memory.
-/// After: Horovod's `DistributedOptimizer(groups=[[...], ...])`, which cuts a group at its
-/// buffers' threshold.
+/// Groups that the user names. The tensors that a rule chooses always travel together, neighbours
+/// or not, and tensors that no rule chooses travel as the fusion `F` says:
+///   by_group<none, named<"conv1.*", "bn1.*">, named<"*.bias">>
+/// A tensor belongs to the first rule that chooses it; rules have their default options. If F
+/// decides at run time, a group is ready when all of it is, whatever its size, and other tensors
+/// may join it in a launch.
+/// Plan: a bucket for each group, of its tensors in backward order. Where F keeps element types
+/// apart, gradients of each type make a group of their own.
+/// Cost: one copy in and one copy out per byte of a group, because its tensors may lie apart in
+/// memory.
+/// After: Horovod's `DistributedOptimizer(groups=[[...], ...])`, which cuts a group at its buffers'
+/// threshold.
 template <fusion_policy F, tensor_rule... Rules>
 class by_group : public F {
  public:
   using F::F;
 
-  /// The place of the tensor's rule, from 1 on; 0 of what no rule chooses.
+  /// Returns the number of the tensor's rule, from 1 on; 0 if no rule chooses it.
   constexpr std::size_t group_of(const tensor_facts& tensor) const {
     std::size_t place = 0;
     const bool chosen = ((++place, Rules{}(tensor)) || ...);

@@ -11,11 +11,13 @@
 
 namespace tutti::fusion {
 
-/// Modules that follow each other in the forward pass travel together: as many as stay below so
-/// many bytes, or so many of them. Tensors of a module have names that agree up to the last dot, as
-/// a layer's weight and bias. Plan: groups are filled from the input on; a module that would reach
-/// the limit begins the next. Cost: one copy in and one copy out per byte that is fused. After:
-/// Zhang et al., "DeAR", ICDCS 2023: its threshold and its nearby layers.
+/// Modules that follow each other in the forward pass travel together: as many as stay below
+/// `bytes`, or `modules` of them. Tensors are of one module if their names agree up to the last
+/// dot, as those of a layer's weight and bias do.
+/// Plan: groups are filled from the input on; a module that would reach the limit begins the next
+/// group.
+/// Cost: one copy in and one copy out per byte that is fused.
+/// After: Zhang et al., "DeAR", ICDCS 2023: its threshold and its nearby layers.
 class by_modules {
  public:
   using role = tutti::role::fusion;
@@ -39,7 +41,7 @@ class by_modules {
     std::vector<std::size_t> ends;
     std::size_t modules = 0;
     std::size_t held = 0;
-    for (std::size_t end = backward.size(); end > 0;) {  // of the next module of the forward pass
+    for (std::size_t end = backward.size(); end > 0;) {  // of the forward pass's next module
       std::size_t begin = end;
       std::size_t bytes = 0;
       do {

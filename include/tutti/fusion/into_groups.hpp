@@ -9,9 +9,9 @@
 
 namespace tutti::fusion {
 
-/// So many groups of as many tensors, whatever their sizes.
-/// Plan: neighbours; where they are not as many in each, those nearest the input have one more. 0
-/// groups leave every tensor alone, and so do more groups than there are tensors.
+/// Makes a given number of groups with equally many tensors, whatever the tensors' sizes.
+/// Plan: groups of neighbours. If the tensors do not divide evenly, the groups nearest the input
+/// have one more. With 0 groups, or more than there are tensors, every tensor travels alone.
 /// Cost: one copy in and one copy out per byte that is fused.
 /// After: Horovod's `DistributedOptimizer(groups=n)`.
 class into_groups {

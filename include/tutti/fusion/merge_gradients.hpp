@@ -18,22 +18,23 @@ namespace tutti::fusion {
 enum class rule {
   exact,        ///< the grouping whose last message ends first
   greedy,       ///< the published rule: hold a message while waiting costs less than one start-up
-  greedy_8192,  ///< likewise, and hold one of fewer than 8192 elements whatever waiting costs
+  greedy_8192,  ///< as greedy, but hold one of fewer than 8192 elements whatever waiting costs
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(rule) { return {"exact", "greedy", "greedy_8192"}; }
 
-/// Gradients wait for their neighbours where waiting is cheaper than another start-up.
-/// Plan: adjacent tensors; one link, serial, carries a group once its last gradient is there, as
-/// many bytes as a compressor makes of it.
-/// Cost: `exact` weighs all groupings in O(tensors^2), once; the others in O(tensors), but may be
-/// slower than no merging at all would suggest (three equal tensors are enough).
+/// Merges gradients with their neighbours where waiting for these is cheaper than another start-up.
+/// Plan: groups of adjacent tensors. It assumes one serial link, which carries a group once its
+/// last gradient is ready, with as many bytes as a compressor makes of it.
+/// Cost: `exact` weighs all groupings in O(tensors^2), once. The others take O(tensors), but may
+/// miss the fastest grouping (three equal tensors are enough).
 /// After: Shi, Chu and Li, "MG-WFBP", INFOCOM 2019 (greedy) and its programs: HKBU-HPML's
-/// ddl-benchmarks (greedy_8192) and B-Caffe (`ring`); the exact programme is ours.
+/// ddl-benchmarks (greedy_8192) and B-Caffe (`ring`); the exact dynamic programme is this library's
+/// own.
 ///
-/// The job's profile says when gradients are ready and what a message costs; the options say it
-/// where the profile is silent.
+/// The job's profile says when gradients are ready and what a message costs; where it does not, the
+/// options do.
 class merge_gradients {
  public:
   using role = tutti::role::fusion;
@@ -41,7 +42,7 @@ class merge_gradients {
   struct options {
     fusion::rule rule{fusion::rule::exact};
     double startup{1e-4};           // a collective over 10 Gbit/s Ethernet, a few ranks
-    double seconds_per_byte{1e-9};  // the same
+    double seconds_per_byte{1e-9};  // as for `startup`
     std::size_t ring{0};
     double seconds_per_element{5e-9};  // ResNet-50, batch 64, V100: 0.12 s for 25.6 million
 
@@ -106,7 +107,7 @@ class merge_gradients {
         elements += backward[begin].elements;
         const seconds start = std::max(link_free[begin], ready[end - 1]);
         const seconds done = start + cost(payload(elements));
-        if (done <= link_free[end]) {  // of equals the longest group: fewer messages
+        if (done <= link_free[end]) {  // among equals the longest group: fewer messages
           link_free[end] = done;
           begin_of_last[end] = begin;
         }
@@ -120,7 +121,7 @@ class merge_gradients {
     return ends;
   }
 
-  /// Groups of fewer elements than `least` are held in any case.
+  /// The published rule. Groups of fewer elements than `least` are held in any case.
   static std::vector<std::size_t> greedy(std::span<const tensor_facts> backward,
                                          const std::vector<seconds>& ready,
                                          const message_cost& cost, const payload_bytes& payload,

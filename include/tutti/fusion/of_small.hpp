@@ -10,13 +10,13 @@
 
 namespace tutti::fusion {
 
-/// Small neighbours travel together, so many at most; every other tensor travels alone.
-/// Plan: adjacent small tensors; where there are more than a group takes, the one nearest the input
-/// is full.
+/// Adjacent small tensors travel together, at most `tensors` of them; every other tensor travels
+/// alone.
+/// Plan: groups of adjacent small tensors, filled from the input on.
 /// Cost: one copy in and one copy out per byte of small tensors; (tensors - groups) fewer
-/// latencies. After: tf_cnn_benchmarks' `--agg_small_grads_max_bytes`, there 0, for none, by
-/// default, and `--agg_small_grads_max_group`, whose loop packs two more than it says: its 10 are
-/// 12 here.
+/// latencies.
+/// After: tf_cnn_benchmarks' `--agg_small_grads_max_bytes`, whose default there is 0, for none, and
+/// `--agg_small_grads_max_group`, whose loop packs two more than the flag says: its 10 are 12 here.
 class of_small {
  public:
   using role = tutti::role::fusion;

@@ -13,18 +13,20 @@
 
 namespace tutti::fusion {
 
-/// Gradients wait for their neighbours where that costs less than it saves, on a device that
-/// computes and selects in turn: the backward pass goes on once a group's largest elements are
-/// selected. Merging costs the neighbour's backward time and a longer selection, less what the
-/// group would have waited for the link anyway; it saves a message.
-/// Plan: adjacent tensors; one link, serial, carries a group's payload once it is selected.
+/// Merges gradients with their neighbours where that costs less than it saves, for compressors that
+/// select a group's largest elements. It assumes a device that computes and selects in turn: the
+/// backward pass goes on once a group's elements are selected. Merging costs the neighbour's
+/// backward time and a longer selection, less what the group would have waited for the link anyway;
+/// it saves a message.
+/// Plan: groups of adjacent tensors. It assumes one serial link, which carries a group's payload
+/// once it is selected.
 /// Cost: O(tensors), once.
 /// After: Shi et al., "OMGS-SGD", INFOCOM 2020, and its program, whose selection of x elements
-/// takes s x log2(x) seconds. Two things are otherwise there: the two tensors nearest the output
-/// travel together unweighed, and payloads count by a fraction of an element.
+/// takes s x log2(x) seconds. The program differs in two things: the two tensors nearest the output
+/// travel together without being weighed, and payloads are counted in fractions of an element.
 ///
-/// The job's profile says when gradients are ready and what a message costs; the options say it
-/// where the profile is silent, as the program does for four ranks on 1 Gbit/s Ethernet.
+/// The job's profile says when gradients are ready and what a message costs; where it does not, the
+/// options do. Their defaults are the program's, for four ranks on 1 Gbit/s Ethernet.
 class sparse_merge {
  public:
   using role = tutti::role::fusion;
@@ -33,7 +35,7 @@ class sparse_merge {
     double startup{2.7e-3};
     double seconds_per_byte{1.3e-8};
     std::size_t gather{4};
-    double seconds_per_comparison{2.18896957e-10};  // a P102-100
+    double seconds_per_comparison{2.18896957e-10};  // on a P102-100
     double seconds_per_element{5e-9};               // ResNet-50, batch 64, V100
 
     template <class Self, class Visitor>
@@ -68,9 +70,9 @@ class sparse_merge {
       return elements == 0 ? 0 : message(known.payload(elements));
     };
     std::vector<std::size_t> ends;
-    seconds begin = 0;  // of the group's backward pass
+    seconds begin = 0;  // when the group's backward pass begins
     seconds link_free = 0;
-    seconds pass = 0;  // the group's
+    seconds pass = 0;  // how long the group's backward pass takes
     std::size_t elements = 0;
     for (std::size_t i = 0; i < backward.size(); ++i) {
       pass += ready[i] - (i == 0 ? 0 : ready[i - 1]);
@@ -105,7 +107,7 @@ class sparse_merge {
   }
   seconds selected(std::size_t elements) const {
     const auto n = static_cast<double>(elements);
-    // Of <cmath>, which the compiler reads for longer than all of fusion, only this.
+    // A builtin, because <cmath> takes longer to compile than all of fusion.
     return elements == 0 ? 0 : options_.seconds_per_comparison * n * __builtin_log2(n);
   }
 

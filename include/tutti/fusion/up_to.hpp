@@ -13,25 +13,25 @@
 
 namespace tutti::fusion {
 
-/// Where the tensor goes with which a group reaches its limit.
+/// Which group gets the tensor with which a group reaches its limit.
 enum class crossing {
-  in,   ///< into the group, which then closes
-  out,  ///< into the next group; a tensor above the limit travels alone
+  in,   ///< that group, which then closes
+  out,  ///< the next group; a tensor above the limit travels alone
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(crossing) { return {"in", "out"}; }
 
 /// The parameter with which the first group begins.
 enum class filled_from { last, first };
 constexpr std::array<std::string_view, 2> names(filled_from) { return {"last", "first"}; }
 
-/// The limit in elements where nobody has set one.
+/// The value of `elements` that leaves the limit to `bytes`.
 inline constexpr std::size_t by_bytes = std::numeric_limits<std::size_t>::max();
 
-/// Neighbours travel together until they hold so many bytes, or so many elements.
-/// Plan: adjacent tensors, in the order they become ready or, `from` the first parameter, of their
-/// declaration; a limit of 0 leaves every tensor alone.
+/// Adjacent tensors travel together until they hold `bytes` bytes, or `elements` elements.
+/// Plan: groups of adjacent tensors, in the order in which they become ready or, with
+/// filled_from::first, in that of their declaration. With a limit of 0 every tensor travels alone.
 /// Cost: one copy in and one copy out per byte that is fused; (tensors - groups) fewer latencies.
 /// After: `in`: Shi et al., "MG-WFBP" (threshold) and PyTorch DDP; `out`: Sergeev and Del Balso,
 /// "Horovod", 2018.

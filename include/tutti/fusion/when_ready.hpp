@@ -15,13 +15,15 @@
 
 namespace tutti::fusion {
 
-/// What became ready since the last tick of a clock travels together, up to a limit: the oldest
-/// takes with it whatever is of its kind and still fits. It looks past chunks of other kinds as
-/// long as those passed over, and the launch, are not above the limit together; its own kind's next
-/// that does not fit ends the search. Then the oldest that is left does the same.
-/// Plan: every tensor alone; what travels together is decided in each step.
-/// Cost: one copy in and one copy out per byte that is gathered; nobody waits longer than a cycle.
-/// A rank that moves on only when its caller does has its ticks on the caller's next call.
+/// Chunks that have become ready since the last tick of a timer travel together, up to a limit. The
+/// oldest one takes along whatever is of its kind and still fits. The search passes over chunks of
+/// other kinds as long as these and the launch together do not exceed the limit, and ends at a
+/// chunk of its own kind that does not fit. Then the oldest chunk that is left begins the next
+/// launch.
+/// Plan: every tensor by itself; what travels together is decided in each step.
+/// Cost: one copy in and one copy out per byte that is gathered; no chunk waits longer than a
+/// cycle. If a rank makes progress only when its caller does, a tick happens in the caller's next
+/// call.
 /// After: Sergeev and Del Balso, "Horovod", 2018: its cycle, threshold and look-ahead.
 class when_ready {
  public:
@@ -63,7 +65,7 @@ class when_ready {
     return ends;
   }
 
-  /// The largest launch: a chunk above the limit travels alone.
+  /// Returns the bytes of the largest launch, which may be one chunk above the limit.
   std::size_t most_bytes(const plan& made) const {
     std::size_t most = limit_of(options_);
     for (const chunk& each : made.chunks) {
@@ -108,7 +110,7 @@ class when_ready {
         }
         staged_[kept++] = chunk;
       }
-      // They stay in order, right before what was not looked at.
+      // Chunks passed over stay in order, right before those that were not looked at.
       const auto begin = staged_.begin();
       const auto moved = std::move_backward(begin + static_cast<std::ptrdiff_t>(oldest_),
                                             begin + static_cast<std::ptrdiff_t>(kept),

@@ -13,20 +13,20 @@
 
 namespace tutti::monitor {
 
-/// How far the workers' models are apart: the root of the mean over workers of |x - mean(x)|^2
-/// after a step; 0 where all are equal. Made from sums, of which differences are rounded: what is
-/// less than about 1e-8 of the model's norm may be 0. Wire: each `interval` steps the parameters as
-/// doubles, from each worker to rank 0 and back: twice the model each way. Cost: that, a pass over
-/// the parameters, and memory for it on every worker. After: Lian et al., NeurIPS 2017, whose
-/// bounds are of this distance; Kong et al., "Consensus control for decentralized deep learning",
-/// ICML 2021.
+/// Measures how far the workers' models are apart after a step: the root of the mean over workers
+/// of |x - mean(x)|^2, 0 if all models are equal. It is computed as a difference of sums, which are
+/// rounded, so that a distance below about 1e-8 of the model's norm may show as 0. Wire: every
+/// `interval` steps the parameters as doubles, from each worker to rank 0 and back: twice the model
+/// each way. Cost: that, a pass over the parameters, and memory for the doubles on every worker.
+/// After: Lian et al., NeurIPS 2017, whose bounds are of this distance; Kong et al., "Consensus
+/// control for decentralized deep learning", ICML 2021.
 class consensus_distance {
  public:
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
   static constexpr bool reads_memory = true;
 
-  /// `interval` steps from one look to the next; 0: never.
+  /// Measures the first step and every `interval`-th step after it, or none if `interval` is 0.
   consensus_distance(std::span<const tensor> of, int workers, unsigned interval = 1)
       : workers_(workers), steps_(of.size(), interval) {
     for (const tensor& each : of) {
@@ -57,12 +57,13 @@ class consensus_distance {
     ++taken_;
   }
 
-  /// After the last step that was looked at.
+  /// The distance after the last step that was measured.
   double value() const { return value_; }
   std::uint64_t taken() const { return taken_; }
 
  private:
-  /// Parameters, and behind them the sum of their squares.
+  /// Writes the tensor's parameters to their place in `into` and adds their squares to the last
+  /// element.
   void note(std::uint32_t which, std::vector<double>& into) {
     into.resize(elements_ + 1);
     double squares = 0;
@@ -77,7 +78,7 @@ class consensus_distance {
 
   int workers_;
   std::vector<std::span<const float>> parameters_{};
-  std::vector<std::size_t> first_{};  ///< element of each tensor
+  std::vector<std::size_t> first_{};  ///< first element of each tensor
   std::size_t elements_ = 0;
   open_steps<std::vector<double>> steps_;
   std::vector<double> mine_{};

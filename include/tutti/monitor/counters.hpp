@@ -8,8 +8,8 @@
 
 namespace tutti::monitor {
 
-/// Counts what happens and adds up the time spent waiting.
-/// Cost: an addition an event.
+/// Counts events by type and adds up the time spent waiting.
+/// Cost: one addition per event.
 /// After: the statistics that KungFu's and Horovod's monitors print.
 class counters {
  public:
@@ -26,7 +26,7 @@ class counters {
   }
 
   std::uint64_t count(event what) const { return counts_[static_cast<std::size_t>(what)]; }
-  /// Seconds between wait_begins and wait_ends, of a trainer that waits on one thread.
+  /// Seconds between wait_begins and wait_ends, for a trainer that waits on one thread.
   seconds waited() const { return waited_; }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tutti::monitor {
 
-/// Where a monitor reads each tensor's gradient. Throws usage_error, naming the tensor, where that
-/// is not memory of the model's that holds floats.
+/// Returns the memory in which a monitor reads each tensor's gradient. Throws usage_error, naming
+/// the tensor, if the model has no memory of floats for it.
 inline std::vector<std::span<const float>> gradients_of(std::span<const tensor> all) {
   std::vector<std::span<const float>> gradients;
   for (const tensor& each : all) {

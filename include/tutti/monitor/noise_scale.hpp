@@ -17,17 +17,22 @@
 
 namespace tutti::monitor {
 
-/// Squared norms of a gradient over a small batch and of one over a large batch, and what follows
-/// from them: |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b) without its noise, the trace of the
-/// gradients' covariance S = (|G_b|^2 - |G_B|^2) / (1 / b - 1 / B), each smoothed from step to step
-/// as x = smoothing * x + (1 - smoothing) * new, the first taken as it is; the noise scale is their
-/// quotient. It may be negative: the large batch's norm is the smaller one in the mean alone.
+/// An estimate of the gradient noise scale, from the squared norms of a gradient over a small batch
+/// of b samples and of one over a large batch of B samples. It keeps the gradient's squared norm
+/// without noise and the trace of the gradients' covariance:
+///
+///     |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)
+///     S = (|G_b|^2 - |G_B|^2) / (1 / b - 1 / B)
+///
+/// Each is smoothed from step to step as x = smoothing * x + (1 - smoothing) * new, beginning with
+/// the first value as it is. The noise scale is S / |G|^2. It may be negative, because the large
+/// batch's norm is the smaller one only in the mean.
 class noise_estimate {
  public:
   noise_estimate(double small_batch, double large_batch, double smoothing)
       : small_(small_batch), large_(large_batch), smoothing_(smoothing) {}
 
-  /// Later batches are of other sizes; what has been estimated does not depend on them.
+  /// Changes the batch sizes of later steps. The estimates so far do not depend on them.
   void resize(double small_batch, double large_batch) {
     small_ = small_batch;
     large_ = large_batch;
@@ -54,12 +59,12 @@ class noise_estimate {
   double noise_ = 0;
 };
 
-/// The gradient noise scale: about the batch size beyond which larger ones no longer pay. Each
-/// worker compares its own gradient with the mean, as KungFu does, so that workers see other
-/// values (`own`); their norms added up give all of them one that is steadier (`of_all`).
-/// Reads gradients where the tensors say that they lie, and the mean that the optimizer is given.
-/// Wire: two doubles a worker to rank 0 and back, each `interval` steps. Cost: each `interval`
-/// steps a pass over the gradient and one over its mean.
+/// Estimates the gradient noise scale, which is about the batch size beyond which larger ones no
+/// longer pay. Each worker compares its own gradient with the mean, as KungFu does, so that workers
+/// get different values (`own`). The sums of their norms give all workers one steadier value
+/// (`of_all`). Reads gradients where the tensors declare them to lie, and the mean that the
+/// optimizer is given. Wire: two doubles from each worker to rank 0 and back, every `interval`
+/// steps. Cost: every `interval` steps a pass over the gradient and one over its mean.
 /// After: McCandlish, Kaplan and Amodei, "An empirical model of large-batch training", 2018;
 /// KungFu's MonitorGradientNoiseScaleOptimizer.
 class noise_scale {
@@ -69,14 +74,15 @@ class noise_scale {
   static constexpr bool reads_memory = true;
 
   struct settings {
-    std::size_t batch_size{};  ///< images of a worker in a pass
+    std::size_t batch_size{};  ///< images of one worker in one pass
     int workers{};
-    unsigned passes{1};    ///< that a gradient is the sum of
-    unsigned interval{1};  ///< steps from one look to the next; 0: never
+    unsigned passes{1};    ///< how many are added up in one gradient
+    unsigned interval{1};  ///< steps from one measurement to the next; 0: none
     double smoothing{0.9};
   };
 
-  /// Throws usage_error where there is nothing to compare.
+  /// Throws usage_error if there is nothing to compare: fewer than two workers, an empty batch or
+  /// no pass. An `interval` of 0 allows them.
   noise_scale(std::span<const tensor> of, const settings& set)
       : set_(set),
         gradients_(gradients_of(of)),
@@ -117,13 +123,14 @@ class noise_scale {
     of_all_.take(totals[0] / set_.workers, totals[1] / set_.workers);
   }
 
-  /// From the next step on a gradient is the sum of so many passes; between steps alone.
+  /// Changes the number of passes whose sum is a gradient, from the next step on. Call it only
+  /// between steps.
   void accumulate(unsigned passes) {
     set_.passes = passes;
     own_.resize(small_batch(set_), small_batch(set_) * set_.workers);
     of_all_.resize(small_batch(set_), small_batch(set_) * set_.workers);
   }
-  /// Images of all workers' passes.
+  /// The number of images in one pass of all workers together.
   double images_a_pass() const { return static_cast<double>(set_.batch_size) * set_.workers; }
 
   const noise_estimate& own() const { return own_; }

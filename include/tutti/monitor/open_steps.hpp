@@ -8,17 +8,17 @@
 
 namespace tutti::monitor {
 
-/// What a monitor that looks at every so many steps notes of those that have not ended: where steps
-/// overlap, a tensor is in the next one while others have not arrived in this one.
-/// Cost: a counter a tensor, and a `Step` for each step that is open.
+/// What a monitor records of the steps that have not ended, if it measures only every `interval`-th
+/// step. Several steps can be open: where steps overlap, a tensor is in the next step while others
+/// have not arrived in this one. Cost: a counter per tensor, and a `Step` for each open step.
 template <class Step>
 class open_steps {
  public:
-  /// `interval` steps from one look to the next, the first included; 0: never.
+  /// Measures the first step and every `interval`-th step after it, or none if `interval` is 0.
   open_steps(std::size_t tensors, unsigned interval) : arrived_(tensors), interval_(interval) {}
 
-  /// What is noted of the step that tensor `which` is in, until it is said to have arrived; null
-  /// where that step is not looked at.
+  /// Returns the record of the step that tensor `which` is in, or null if that step is not
+  /// measured. After `arrived` the tensor is in the next step.
   Step* of(std::uint32_t which) {
     if (!is_due(arrived_[which])) {
       return nullptr;
@@ -31,7 +31,7 @@ class open_steps {
   }
   void arrived(std::uint32_t which) { ++arrived_[which]; }
 
-  /// The first open step has ended: what was noted of it, if it was looked at.
+  /// Ends the first open step and returns its record, if it was measured.
   std::optional<Step> end() {
     const bool due = is_due(ended_++);
     Step noted{};
@@ -45,7 +45,7 @@ class open_steps {
  private:
   bool is_due(std::uint64_t step) const { return interval_ != 0 && step % interval_ == 0; }
 
-  std::vector<std::uint64_t> arrived_;  ///< how often each tensor has
+  std::vector<std::uint64_t> arrived_;  ///< how often each tensor has arrived
   unsigned interval_;
   std::uint64_t ended_ = 0;
   std::vector<Step> open_{};

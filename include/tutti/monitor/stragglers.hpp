@@ -15,22 +15,23 @@
 
 namespace tutti::monitor {
 
-/// What a rank's time goes to: computing, from the end of a step to the last gradient of the next;
-/// sending, from a chunk's start until its bytes have left, and receiving, from then until its
-/// result is there, each added up over chunks.
+/// What a rank spends time on. Computing lasts from the end of a step to the last gradient of the
+/// next. Sending lasts from a chunk's start until its bytes have left, and receiving from then
+/// until its result is there; both are added up over chunks.
 enum class phase : std::uint8_t { computing, sending, receiving };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 3> names(phase) {
   return {"computing", "sending", "receiving"};
 }
 
-/// Who holds the others up, and by what. A phase of a rank is late by what it takes longer than the
-/// median rank's: where ranks wait for one another, a rank that computes long has the others
-/// receive long, all but itself. Where sums go around a ring a slow NIC delays its neighbours as
-/// much, and they share the blame; between workers and servers it is found.
-/// Wire: three doubles a worker and step, from each worker to rank 0 and back. Cost: an addition an
-/// event. After: the straggler detection of Ho et al., NeurIPS 2013, which looks at clocks alone.
+/// Finds which rank holds the others up, and in which phase. A rank is late in a phase by the time
+/// that it takes longer than the median rank. Where ranks wait for one another, a rank that
+/// computes long makes all others receive long, but not itself. Where sums go around a ring, a slow
+/// NIC delays its neighbours as much as itself, so that they share the blame; between workers and
+/// servers it is found. Wire: every step, three doubles for each worker, from each worker to rank 0
+/// and back. Cost: one addition per event. After: the straggler detection of Ho et al., NeurIPS
+/// 2013, which looks at clocks only.
 class stragglers {
  public:
   using role = tutti::role::monitor;
@@ -40,7 +41,7 @@ class stragglers {
   struct straggler {
     int rank{};
     monitor::phase phase{};
-    seconds late{};  ///< more than the median rank, over all steps
+    seconds late{};  ///< beyond the median rank's time, over all steps
   };
 
   stragglers(std::size_t tensors, int rank, int workers)
@@ -86,11 +87,11 @@ class stragglers {
     }
   }
 
-  /// What a rank's phase took in all steps so far.
+  /// The time that a rank has spent in a phase, over all steps so far.
   seconds taken(int rank, phase what) const {
     return all_[phases * static_cast<std::size_t>(rank) + static_cast<std::size_t>(what)];
   }
-  /// The phase that is latest, of all ranks' and phases'.
+  /// Returns the rank and phase that are the latest of all.
   straggler worst() const {
     straggler found;
     for (std::size_t which = 0; which < phases; ++which) {
@@ -124,11 +125,11 @@ class stragglers {
 
   std::size_t rank_;
   open_steps<noted> steps_;
-  std::vector<seconds> begun_{};    ///< when each chunk was
-  std::vector<seconds> left_{};     ///< when its bytes had
-  std::optional<seconds> began_{};  ///< the step; of the first nobody knows
+  std::vector<seconds> begun_{};    ///< when each chunk was started
+  std::vector<seconds> left_{};     ///< when each chunk's bytes had left
+  std::optional<seconds> began_{};  ///< when the step began; not known of the first step
   seconds last_arrival_ = 0;
-  std::vector<double> mine_;  ///< phases of each rank, all but this one's 0
+  std::vector<double> mine_;  ///< phases of each rank; those of other ranks are 0
   std::vector<double> all_;
 };
 static_assert(monitor_policy<stragglers>);

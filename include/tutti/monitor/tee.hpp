@@ -39,8 +39,8 @@ void tell_sums(Monitor& its, std::span<const double> totals) {
 
 }  // namespace detail
 
-/// Two monitors of one engine: both see all, and what they add up travels together.
-/// Cost: both of them, and a copy of their sums.
+/// Combines two monitors of one engine. Both see everything, and their sums are sent together.
+/// Cost: that of both, and a copy of their sums.
 template <monitor_policy First, monitor_policy Second>
 class tee {
  public:
@@ -91,7 +91,7 @@ class tee {
   }
 
   std::vector<double> both_{};
-  std::vector<std::size_t> of_first_{};  ///< how many of a step's sums are, for each on its way
+  std::vector<std::size_t> of_first_{};  ///< how many sums are the first's, by step on its way
 };
 
 namespace detail {
@@ -102,7 +102,7 @@ constexpr bool has_part<Wanted, tee<First, Second>> =
     has_part<Wanted, First> || has_part<Wanted, Second>;
 }  // namespace detail
 
-/// The monitor of this type that `among` is, or that tees in it hold.
+/// Returns the monitor of type `Wanted`, which is `among` itself or inside its tees.
 template <class Wanted, class Monitor>
 requires detail::has_part<Wanted, Monitor> Wanted& part_of(Monitor& among) {
   if constexpr (std::is_same_v<Wanted, Monitor>) {

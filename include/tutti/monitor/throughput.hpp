@@ -10,10 +10,9 @@
 
 namespace tutti::monitor {
 
-/// How fast chunks are exchanged: their bytes, as floats, over the time from the first one's start
-/// to the last one's end, since it was last taken.
-/// Cost: two comparisons and an addition a chunk. Of launches that a fusion makes at run time only
-/// the first chunk counts.
+/// Measures how fast chunks are exchanged since the last `take`: their bytes, as floats, over the
+/// time from the first chunk's start to the last one's end. Cost: two comparisons and an addition
+/// per chunk. Of a launch that a fusion composes at run time, only the first chunk counts.
 /// After: KungFu's StrategyStat (session/strategy.go), Mai et al., OSDI 2020.
 class throughput {
  public:
@@ -33,8 +32,9 @@ class throughput {
     }
   }
 
-  /// Bytes a second of what has ended, 0 if nothing has or some of it by another plan; then it
-  /// begins again. `of` is the plan that chunks are numbered by.
+  /// Returns the bytes per second of the exchanges that have ended, and begins a new measurement.
+  /// `of` is the plan by which chunks are numbered. Returns 0 if no exchange has ended, or if some
+  /// of them followed another plan.
   double take(const plan& of) {
     const bool is_the_first = plan_ == 0 && finished_.size() <= of.chunks.size();
     if (plan_ != of.hash && !is_the_first) {
@@ -52,7 +52,7 @@ class throughput {
     finished_.assign(finished_.size(), 0);
     return bytes > 0 && taken > 0 ? bytes / taken : 0;
   }
-  /// The chunks that follow are another plan's.
+  /// Discards the measurement, because the chunks that follow are another plan's.
   void forget() {
     begun_ = false;
     last_end_ = 0;
@@ -64,8 +64,8 @@ class throughput {
   bool begun_{};
   seconds first_start_{};
   seconds last_end_{};
-  std::vector<std::uint64_t> finished_{};  ///< launches, of each chunk
-  std::uint64_t plan_ = 0;                 ///< hash of the one that was last asked by
+  std::vector<std::uint64_t> finished_{};  ///< exchanges, by chunk
+  std::uint64_t plan_ = 0;                 ///< hash of the plan at the last `take`
 };
 static_assert(monitor_policy<throughput>);
 

@@ -14,9 +14,9 @@
 
 namespace tutti::monitor {
 
-/// Keeps every event with its time, to be looked at afterwards.
-/// Cost: 16 bytes an event of memory reserved at the start; what no longer fits is counted, not
-/// kept. After: Horovod's timeline and BytePS's trace.
+/// Records every event with its time, to be looked at afterwards. Cost: 16 bytes per event,
+/// reserved at the start; events that no longer fit are counted, not kept. After: Horovod's
+/// timeline and BytePS's trace.
 class timeline {
  public:
   using role = tutti::role::monitor;
@@ -29,7 +29,7 @@ class timeline {
   };
 
   explicit timeline(std::size_t capacity = std::size_t{1} << 16) { moments_.reserve(capacity); }
-  /// A copy has as much room: a vector's own copy would have none left.
+  /// Copies the capacity, too. A copied vector would have no room for further events.
   timeline(const timeline& other) : timeline(other.moments_.capacity()) {
     moments_.insert(moments_.end(), other.moments_.begin(), other.moments_.end());
     missed_ = other.missed_;
@@ -61,7 +61,7 @@ static_assert(monitor_policy<timeline>);
 
 namespace detail {
 
-/// A tensor's name inside a JSON string.
+/// Returns a tensor's name, escaped for a JSON string.
 inline std::string escaped(std::string_view name) {
   std::string safe;
   for (const char each : name) {
@@ -73,7 +73,8 @@ inline std::string escaped(std::string_view name) {
   return safe;
 }
 
-/// One rank's events, each a line that ends the one before it with a comma.
+/// Writes one rank's events, one per line. Each line begins by ending the previous one with a
+/// comma.
 class trace_writer {
  public:
   trace_writer(std::ostream& out, int rank, std::span<const std::string> tensors)
@@ -121,7 +122,8 @@ class trace_writer {
   }
   static std::string chunk(std::uint32_t which) { return "chunk " + std::to_string(which); }
 
-  /// Chunks overlap, so theirs are asynchronous events, told apart by rank and number.
+  /// Writes an event of a chunk. Chunks overlap, so their events are asynchronous ones, identified
+  /// by rank and chunk number.
   void chunk_line(std::string_view phase, const std::string& name, const timeline::moment& each) {
     event_line(phase, name, 1, each.when,
                ",\"cat\":\"chunk\",\"id\":\"" + rank_ + "." + std::to_string(each.which) + "\"");
@@ -139,14 +141,14 @@ class trace_writer {
 
 }  // namespace detail
 
-/// Writes ranks' timelines together in the Chrome trace format, for Perfetto: a process a rank, in
-/// it a row each for gradients, exchanges, results and waits. Their clocks must be one: ranks of
-/// this process.
+/// Writes the ranks' timelines together in the Chrome trace format, for Perfetto. Each rank is a
+/// process, which has a row each for gradients, exchanges, results and waits. The ranks must have
+/// one clock, as ranks of this process do.
 inline void write_trace(std::ostream& out, const std::map<int, timeline>& ranks,
                         std::span<const std::string> tensors) {
-  const auto precision = out.precision(15);  // microseconds for years, to the nanosecond
+  const auto precision = out.precision(15);  // microseconds, to the nanosecond for eleven days
   std::size_t missed = 0;
-  // An event to begin with, so that every other one can follow a comma.
+  // A first event, so that every other one can begin with a comma.
   out << "{\"traceEvents\":[\n"
       << R"({"ph":"M","name":"process_labels","pid":0,"args":{"labels":"tutti"}})";
   for (const auto& [rank, seen] : ranks) {

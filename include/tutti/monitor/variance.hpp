@@ -13,21 +13,20 @@
 
 namespace tutti::monitor {
 
-/// How much the workers' gradients differ: the sum over tensors of |mean(g^2) - mean(g)^2|, a norm
-/// over elements of the variance over workers; equal on all of them.
-/// Reads gradients where the tensors say that they lie, as they are handed in: the sum of a step's
-/// passes.
-/// Wire: each `interval` steps the gradient and its squares as doubles, from each worker to rank 0
-/// and back: four times the gradient each way. Cost: that, a pass over the gradient, and memory for
-/// it on every worker.
-/// After: KungFu's MonitorGradientVarianceOptimizer, which takes a second all-reduce for it, too.
+/// Measures how much the workers' gradients differ: the sum over tensors of |mean(g^2) -
+/// mean(g)^2|, which is the norm over elements of the variance over workers. It is equal on all
+/// workers. Reads gradients where the tensors declare them to lie, when they are handed in: the sum
+/// of a step's passes. Wire: every `interval` steps the gradient and its squares as doubles, from
+/// each worker to rank 0 and back: four times the gradient each way. Cost: that, a pass over the
+/// gradient, and memory for the doubles on every worker.
+/// After: KungFu's MonitorGradientVarianceOptimizer, which spends a second all-reduce on it, too.
 class variance {
  public:
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
   static constexpr bool reads_memory = true;
 
-  /// `interval` steps from one look to the next; 0: never.
+  /// Measures the first step and every `interval`-th step after it, or none if `interval` is 0.
   variance(std::span<const tensor> of, int workers, unsigned interval = 1)
       : workers_(workers), gradients_(gradients_of(of)), steps_(of.size(), interval) {
     for (const auto& each : gradients_) {
@@ -57,7 +56,7 @@ class variance {
     ++taken_;
   }
 
-  /// Of the last step that was looked at.
+  /// The value of the last step that was measured.
   double value() const { return value_; }
   std::uint64_t taken() const { return taken_; }
 
@@ -71,7 +70,7 @@ class variance {
       *next++ = g * g;
     }
   }
-  /// Of one tensor: sums of each element and of its square.
+  /// Returns a tensor's norm from the sums of each element and of its square.
   double norm(std::span<const double> totals) const {
     double squares = 0;
     for (std::size_t i = 0; i < totals.size(); i += 2) {
@@ -84,7 +83,7 @@ class variance {
 
   int workers_;
   std::vector<std::span<const float>> gradients_;
-  std::vector<std::size_t> first_{};  ///< element of each tensor
+  std::vector<std::size_t> first_{};  ///< first element of each tensor
   std::size_t elements_ = 0;
   open_steps<std::vector<double>> steps_;
   std::vector<double> mine_{};

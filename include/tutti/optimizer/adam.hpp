@@ -11,19 +11,21 @@
 
 namespace tutti::optimizer {
 
-/// What weight decay is added to: the gradient, whose moments then know of it, or the step.
+/// What weight decay is added to: the gradient, and so to its moments (coupled), or the step
+/// (decoupled).
 enum class decay { coupled, decoupled };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(decay) { return {"coupled", "decoupled"}; }
 
 /// Adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
-/// x -= learning_rate * m' / (sqrt(v') + epsilon), where m' = m / (1 - beta1^t) and v' alike, t the
-/// number of this step from 1. Weight decay is coupled, as in the paper: g + weight_decay * x; or
-/// decoupled, AdamW: x -= learning_rate * weight_decay * x beside.
-/// Cost: seven passes over a parameter, a root and a quotient an element; two floats of memory an
-/// element. After: Kingma and Ba, ICLR 2015; Loshchilov and Hutter, "Decoupled Weight Decay
-/// Regularization", ICLR 2019; PyTorch's defaults.
+/// x -= learning_rate * m' / (sqrt(v') + epsilon), where m' = m / (1 - beta1^t),
+/// v' = v / (1 - beta2^t), and t is the number of this step, from 1. Weight decay is either
+/// coupled, as in the paper, which replaces g by g + weight_decay * x, or decoupled (AdamW), which
+/// also does x -= learning_rate * weight_decay * x. Cost: seven passes over a parameter, a root and
+/// a quotient per element; two floats of memory per element. After: Kingma and Ba, ICLR 2015;
+/// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019. The defaults are
+/// PyTorch's.
 struct adam {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;

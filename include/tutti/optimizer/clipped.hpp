@@ -6,12 +6,12 @@
 
 namespace tutti::optimizer {
 
-/// Another optimizer on gradients whose norm over the whole model is at most `most`: where it is
-/// greater, all are multiplied by most / norm. Every worker sees the same mean, and so clips alike.
-/// It must see all of a step's gradients before any tensor is updated, so nothing crosses the
-/// iteration's end. On the host alone. Cost: a pass over the mean gradient; where it clips,
-/// another. After: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural
-/// networks", ICML 2013.
+/// Applies another optimizer to gradients whose norm over the whole model is at most `most`: if it
+/// is greater, all gradients are multiplied by most / norm. Every worker sees the same mean, so all
+/// workers clip alike. All gradients of a step must be known before any tensor is updated, so that
+/// no update crosses the iteration's end. Runs on the host only. Cost: a pass over the mean
+/// gradient, and another where it clips. After: Pascanu, Mikolov and Bengio, "On the difficulty of
+/// training recurrent neural networks", ICML 2013.
 template <optimizer_policy Optimizer>
 struct clipped : Optimizer {
   static_assert(
@@ -30,7 +30,7 @@ struct clipped : Optimizer {
     Optimizer::describe(self, visit);
   }
 
-  bool goes_back() const { return true; }  // and needs the sum
+  bool restores_residuals() const { return true; }  // the sum of squares is computed only if true
   float begin_step(double squares) {
     const double norm = std::sqrt(squares);
     const double factor = norm > static_cast<double>(most) ? static_cast<double>(most) / norm : 1;

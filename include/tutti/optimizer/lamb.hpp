@@ -10,13 +10,14 @@
 
 namespace tutti::optimizer {
 
-/// LAMB, what LARS is to momentum for Adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v +
-/// (1 - beta2) * g^2; u = m' / (sqrt(v') + epsilon) + weight_decay * x, where m' = m / (1 -
-/// beta1^t) and v' alike, t the number of this step from 1; x -= learning_rate * |x| / |u| * u, the
-/// norms of the whole tensor. Where one of them is 0, of which the paper is silent, their quotient
-/// is 1. On the host alone. Cost: as adam, and three passes more. After: You et al., "Large batch
-/// optimization for deep learning: training BERT in 76 minutes", ICLR 2020, algorithm 2, with the
-/// identity for its phi.
+/// LAMB, which is to Adam what LARS is to momentum: a tensor's step is a share of the tensor's own
+/// norm. m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
+/// u = m' / (sqrt(v') + epsilon) + weight_decay * x, where m' = m / (1 - beta1^t),
+/// v' = v / (1 - beta2^t), and t is the number of this step, from 1;
+/// x -= learning_rate * |x| / |u| * u, with the norms of the whole tensor. If one of the norms is
+/// 0, a case that the paper leaves open, their quotient is 1. Runs on the host only. Cost: as adam,
+/// and three more passes. After: You et al., "Large batch optimization for deep learning: training
+/// BERT in 76 minutes", ICLR 2020, algorithm 2, with the identity for its phi.
 struct lamb {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = false;

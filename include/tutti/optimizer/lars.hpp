@@ -8,13 +8,13 @@
 
 namespace tutti::optimizer {
 
-/// LARS, for batches so large that one rate is too long for some layers and too short for others: a
-/// tensor's step is a share of the tensor's own norm. With r = trust * |x| / (|g| +
-/// weight_decay * |x|): m = momentum * m + learning_rate * r * (g + weight_decay * x); x -= m.
-/// Where a norm is 0, of which the paper is silent, r is 1, so that biases leave 0. On the host
-/// alone. Cost: as sgd with momentum, and a pass over the parameter and one over the gradient.
-/// After: You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017,
-/// algorithm 1.
+/// LARS, for batches so large that one learning rate is too high for some layers and too low for
+/// others: a tensor's step is a share of the tensor's own norm. With
+/// r = trust * |x| / (|g| + weight_decay * |x|):
+/// m = momentum * m + learning_rate * r * (g + weight_decay * x); x -= m. If a norm is 0, a case
+/// that the paper leaves open, r is 1, so that biases can leave 0. Runs on the host only. Cost: as
+/// sgd with momentum, and a pass over the parameter and one over the gradient. After: You, Gitman
+/// and Ginsburg, "Large batch training of convolutional networks", 2017, algorithm 1.
 struct lars {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = false;

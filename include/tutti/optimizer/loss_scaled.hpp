@@ -10,23 +10,24 @@
 
 namespace tutti::optimizer {
 
-/// Another optimizer for gradients of a loss that was multiplied by `scale`, so that small ones do
-/// not vanish in 16 bits; the loop asks for it before each backward pass, `engine.values().scale`.
-/// Gradients are divided by it. If any is infinite or not a number the step updates nothing on any
-/// worker and the scale becomes `backoff` times as large, as long as it can be divided by; after
-/// `interval` steps in a row without such a one, `growth` times. Numbers of steps, as Adam's
-/// corrections and random draws count them, go on in a step that updates nothing.
+/// Applies another optimizer to gradients of a loss that was multiplied by `scale`, so that small
+/// gradients do not vanish in 16 bits. The training loop reads the scale before each backward pass,
+/// as `engine.values().scale`, and gradients are divided by it. If any gradient is infinite or NaN,
+/// the step updates nothing on any worker, and the scale is multiplied by `backoff`, as long as
+/// gradients can still be divided by it. After `interval` steps in a row without such a gradient,
+/// it is multiplied by `growth`. The number of the step, which Adam's corrections and random draws
+/// use, also advances in a step that updates nothing.
 ///
-/// What compressors remember, on workers and on servers, is then as it was before that step; it
-/// always becomes as many times as large as the scale does, and so do bounds of theirs. They are
-/// given no infinity: where a worker has one, or NaN, zeros travel in its chunk's place, and the
-/// workers tell each other. Not for compressors whose mean is as long whatever the gradient is: a
-/// vote would be divided, too.
-/// On the host alone. Cost: two passes over the mean gradient; where a compressor remembers, as
-/// much memory again and a copy of it each step; there and where payloads do not add, a pass over
+/// After such a step, what compressors remember, on workers and on servers, is restored to what it
+/// was before. It is always multiplied by the same factor as the scale, and so are bounds of
+/// compressors. Compressors never see an infinity or NaN: where a worker has one, zeros are sent in
+/// the chunk's place, and the workers tell each other. Not for compressors whose mean has the same
+/// length whatever the gradient is: a vote would be divided by the scale, too.
+/// Runs on the host only. Cost: two passes over the mean gradient; where a compressor remembers, as
+/// much memory again and a copy of it each step; there, and where payloads do not add, a pass over
 /// the gradient each step, and 8 bytes from each worker to rank 0 and back.
-/// After: Micikevicius et al., "Mixed precision training", ICLR 2018; the defaults of PyTorch's
-/// GradScaler.
+/// After: Micikevicius et al., "Mixed precision training", ICLR 2018. The defaults are those of
+/// PyTorch's GradScaler.
 template <optimizer_policy Optimizer>
 struct loss_scaled : Optimizer {
   static constexpr bool needs_all_gradients = true;
@@ -49,7 +50,8 @@ struct loss_scaled : Optimizer {
     Optimizer::describe(self, visit);
   }
 
-  /// Throws usage_error for a scale that divides by nothing, and for factors that lead to one.
+  /// Throws usage_error for a scale by which gradients cannot be divided, for a `backoff` that is
+  /// not between 0 and 1, and for a `growth` that is below 1 or infinite.
   void expect_values() const {
     expect_scale(scale);
     if (!(backoff > 0 && backoff < 1 && growth >= 1 && std::isfinite(growth))) {

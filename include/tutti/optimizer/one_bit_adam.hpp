@@ -10,17 +10,18 @@
 
 namespace tutti::optimizer {
 
-/// 1-bit Adam. Before step `freeze_step`: m = beta1 * m + (1 - beta1) * g; v = beta2 * v +
-/// (1 - beta2) * g^2; x -= learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * x), without
-/// bias corrections. From it on v stays as it is, and what comes is not the mean gradient but the
-/// momentum that all ranks have from now on: m becomes it, and x moves along it. What a rank sends
-/// for that is `outgoing`: beta1 * m + (1 - beta1) * g of its own gradient.
-/// A bit moves each parameter, also one whose gradients have all been 0: divided by epsilon alone,
-/// such a step is no longer a small one. Where a model has parameters of that kind, as weights of
-/// units that never fire, training ends well with an epsilon of 1e-4; DeepSpeed's users mask them.
-/// Needs architecture::momentum_exchange. Cost: as adam; while frozen as much, in two passes.
-/// After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's OnebitAdam, whose first step moves
-/// nothing.
+/// 1-bit Adam. Before step `freeze_step`: m = beta1 * m + (1 - beta1) * g;
+/// v = beta2 * v + (1 - beta2) * g^2; x -= learning_rate *
+/// (m / (sqrt(v) + epsilon) + weight_decay * x), without bias corrections. From that step on, v no
+/// longer changes and ranks exchange momenta instead of gradients. A rank sends `outgoing`, which
+/// is beta1 * m + (1 - beta1) * g of its own gradient. All ranks receive one common momentum, which
+/// becomes m, and x moves along it.
+/// The bit that is sent moves every parameter, even one whose gradients have all been 0. The step
+/// of such a parameter is divided by epsilon only and is no longer small. Where a model has such
+/// parameters, for example weights of units that never fire, training ends well with an epsilon of
+/// 1e-4; DeepSpeed's users mask them. Needs architecture::momentum_exchange. Cost: as adam; after
+/// the freeze as much, in two passes. After: Tang et al., "1-bit Adam", ICML 2021; DeepSpeed's
+/// OnebitAdam, whose first step moves nothing.
 struct one_bit_adam {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;
@@ -47,7 +48,7 @@ struct one_bit_adam {
 
   bool exchanges_momenta(std::uint64_t step) const { return step >= freeze_step; }
 
-  /// The momentum takes a gradient in, and travels.
+  /// Adds a gradient to the momentum, which is then sent.
   template <class Queue>
   void outgoing(Queue& queue, std::span<const float> gradient, const chunk_context& where) const {
     kernels::blend(queue, where.row(0, gradient.size()), gradient, static_cast<float>(beta1),

@@ -9,18 +9,18 @@
 
 namespace tutti::optimizer {
 
-/// How a learning rate falls.
+/// How a learning rate falls after the warm-up.
 enum class falling { constant, linear, cosine, in_steps };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 4> names(falling) {
   return {"constant", "linear", "cosine", "in_steps"};
 }
 
-/// What the learning rate is in each step, a value: it rises linearly over the first `warm_up`
-/// steps, the first of which has a share of 1 / warm_up, to `highest`, and falls from there to
-/// `lowest` at step `steps`, where it stays; in steps, by `factor` after every `every` steps from
-/// the beginning, not below `lowest`.
+/// A plain value: the learning rate as a function of the step. The rate rises linearly over the
+/// first `warm_up` steps, from highest / warm_up in the first of them to `highest`. From there it
+/// falls to `lowest` at step `steps`, where it stays. With `in_steps` it is multiplied by `factor`
+/// after every `every` steps, counted from step 0, but does not fall below `lowest`.
 /// After: Goyal et al., "Accurate, large minibatch SGD", 2017 (warm-up); Loshchilov and Hutter,
 /// "SGDR", ICLR 2017 (cosine).
 struct rate_schedule {
@@ -43,7 +43,7 @@ struct rate_schedule {
     visit("factor", self.factor, "by which it falls, in steps");
   }
 
-  /// The rate of the step before which `step` have been taken.
+  /// The rate of the step that follows `step` others.
   float at(std::uint64_t step) const {
     if (step < warm_up) {
       return static_cast<float>(static_cast<double>(highest) * static_cast<double>(step + 1) /

@@ -8,22 +8,24 @@
 
 namespace tutti::optimizer {
 
-/// What becomes of residuals where a step was not finite.
+/// What becomes of residuals after a step that was not finite.
 enum class after_skipping {
-  residuals_go_back,  ///< to what they were before it
-  residuals_stay,     ///< what they have become, in which no infinity is: nothing was kept; not
-                      ///< for a compressor that makes infinities of numbers
+  residuals_go_back,  ///< they are restored to what they were before the step
+  residuals_stay,     ///< they stay as the step has left them, without an infinity, and no copy is
+                      ///< kept; not for a compressor that makes infinities of finite numbers
 };
 
-/// Leaves averaged gradients for an optimizer of the user's, who multiplies the loss, divides
-/// gradients by as much, and skips a step that is not finite. `scale`, by which the loss is
-/// multiplied, follows the user's by `engine.change`; `skipped` is one more after a step that has
-/// to be skipped, on every worker alike, whose gradients then are nothing in particular.
+/// Leaves averaged gradients for an optimizer of the user's, where the user multiplies the loss,
+/// divides gradients by the same factor, and skips a step that is not finite. `scale` is that
+/// factor of the loss; the user passes its changes on with `engine.change`. `skipped` grows by one
+/// on every worker after a step that has to be skipped. The gradients of such a step are
+/// meaningless.
 ///
-/// What compressors remember is then as it was before that step, and is as many times as large as
-/// the scale: all that loss_scaled does for residuals, at its cost, and nothing to gradients. Where
-/// residuals stay, `skipped` counts the steps in which a worker's own gradient was not finite, and
-/// zeros were encoded in its place: at the cost of a look at what is encoded, and of no copy.
+/// What compressors remember is restored after such a step to what it was before it, and is
+/// multiplied by the same factor as the scale. This is all that loss_scaled does for residuals, at
+/// its cost; gradients are left alone. Under residuals_stay, `skipped` counts the steps in which
+/// some worker's own gradient was not finite and zeros were encoded in its place. That costs a look
+/// at what is encoded, and no copy.
 /// After: PyTorch's GradScaler.
 struct scaled_elsewhere : none {
   static constexpr bool needs_all_gradients = true;
@@ -38,10 +40,10 @@ struct scaled_elsewhere : none {
     visit("skipped", self.skipped, "steps that were not finite so far");
   }
 
-  /// Throws usage_error for a scale that nothing can be divided by.
+  /// Throws usage_error for a scale by which gradients cannot be divided.
   void expect_values() const { expect_scale(scale); }
 
-  bool goes_back() const { return skipped_step == after_skipping::residuals_go_back; }
+  bool restores_residuals() const { return skipped_step == after_skipping::residuals_go_back; }
 
   float begin_step(double squares) {
     const bool finite = std::isfinite(squares);

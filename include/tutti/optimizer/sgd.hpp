@@ -11,20 +11,20 @@
 
 namespace tutti::optimizer {
 
-/// Where a momentum's step is taken: along the momentum, or along what the gradient and the
-/// momentum after it come to.
+/// The direction of a step with momentum: the new momentum (heavy_ball), or the gradient plus
+/// `momentum` times the new momentum (nesterov).
 enum class acceleration { heavy_ball, nesterov };
 
-/// In the order of the enumerators.
+/// The names, in the order of the enumerators.
 constexpr std::array<std::string_view, 2> names(acceleration) { return {"heavy_ball", "nesterov"}; }
 
 /// Stochastic gradient descent with momentum and weight decay: with d = g + weight_decay * x,
 /// m = momentum * m + d; x -= learning_rate * m, or by Nesterov's acceleration
 /// x -= learning_rate * (d + momentum * m).
-/// Cost: three passes over a parameter; with momentum five, and one float of memory an element. An
-/// engine that began without momentum has no such memory, and refuses to be changed to any; one
-/// that began with it may change it, to 0 and back. After: Sutskever et al., ICML 2013, in
-/// PyTorch's form (the rate is outside the momentum).
+/// Cost: three passes over a parameter; with momentum five, and one float of memory per element. An
+/// engine that began without momentum has no such memory, and refuses a change to any momentum. One
+/// that began with momentum may change it, to 0 and back. After: Sutskever et al., ICML 2013, in
+/// PyTorch's form (the learning rate is outside the momentum).
 struct sgd {
   using role = tutti::role::optimizer;
   static constexpr bool elementwise = true;
@@ -55,7 +55,7 @@ struct sgd {
     } else if (acceleration == optimizer::acceleration::nesterov) {
       kernels::descend_with_nesterov(queue, parameters, where.row(0, parameters.size()), gradient,
                                      values);
-    } else {  // also without momentum: the last direction is kept, should some of it be asked for
+    } else {  // also for momentum 0, so that m is right if the momentum is raised later
       kernels::descend_with_momentum(queue, parameters, where.row(0, parameters.size()), gradient,
                                      values);
     }

@@ -15,18 +15,20 @@ namespace tutti::partition {
 /// What the size of a piece means.
 enum class cut {
   fixed,         ///< pieces of exactly that size, the remainder last
-  even,          ///< as few pieces as keep to that size, equal to within one element
+  even,          ///< as few pieces as that size allows, equal to within one element
   rest_in_last,  ///< pieces of exactly that size, the last one longer by the remainder
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 3> names(cut) { return {"fixed", "even", "rest_in_last"}; }
 
-/// A bucket is cut in pieces of so many bytes, so that an urgent tensor need not wait for a long
-/// one. Plan: neighbouring pieces, in order, each of which travels on its own. Cost: one latency
-/// more for each cut; nothing is copied. After: BytePS (4,096,000 bytes), ByteScheduler (elements),
-/// KungFu (even parts of a MiB), tf_cnn_benchmarks and tensorpack (so many pieces, `rest_in_last`;
-/// tensorpack's have `least` 1024 elements).
+/// Cuts a bucket into pieces of a given size, so that an urgent tensor need not wait for a long
+/// one.
+/// Plan: neighbouring pieces, in order, each of which travels by itself.
+/// Cost: one latency more for each cut; nothing is copied.
+/// After: BytePS (4,096,000 bytes), ByteScheduler (elements), KungFu (even parts of a MiB),
+/// tf_cnn_benchmarks and tensorpack (a given number of pieces, `rest_in_last`; tensorpack's have
+/// `least` 1024 elements).
 class into {
  public:
   using role = tutti::role::partition;
@@ -53,7 +55,7 @@ class into {
   };
 
   constexpr into() = default;
-  /// Throws usage_error if a piece would hold nothing.
+  /// Throws usage_error if a piece would hold no element.
   explicit constexpr into(const options& values) : options_(values) {
     if (piece() == 0) {
       throw usage_error(

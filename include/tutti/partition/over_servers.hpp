@@ -10,10 +10,11 @@
 
 namespace tutti::partition {
 
-/// A large bucket is cut in a part for each server, so that no server has all of it.
-/// Plan: equal parts, their ends rounded to whole elements; buckets of fewer elements than the
-/// bound stay whole, and so do all where an architecture has no servers. Cost: one latency more for
-/// each cut; nothing is copied. After: MXNet's kvstore (`MXNET_KVSTORE_BIGARRAY_BOUND`).
+/// Cuts a large bucket into one part for each server, so that no server owns all of it.
+/// Plan: equal parts, their ends rounded to whole elements. Buckets of fewer elements than `bound`
+/// stay whole, and so do all buckets if the architecture has no servers.
+/// Cost: one latency more for each cut; nothing is copied.
+/// After: MXNet's kvstore (`MXNET_KVSTORE_BIGARRAY_BOUND`).
 class over_servers {
  public:
   using role = tutti::role::partition;
@@ -36,7 +37,7 @@ class over_servers {
     return its;
   }
 
-  /// Fewer parts than servers where there are fewer elements.
+  /// Returns the parts' ends. There are fewer parts than servers if there are fewer elements.
   std::vector<std::size_t> piece_ends(std::size_t elements) const {
     if (elements < options_.bound || elements == 0) {
       return {elements};

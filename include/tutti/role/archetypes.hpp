@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "tutti/base/beside.hpp"
 #include "tutti/base/memory.hpp"
+#include "tutti/base/name_probe.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/push_counts.hpp"
 #include "tutti/base/queue.hpp"
@@ -26,7 +26,7 @@
 ///
 /// A concept checks an optional verb on the policy if the policy states it, and otherwise on an
 /// archetype that has it. So each concept is one list of requirements, and the compiler shows which
-/// one fails. Whether a policy states a verb is found out by its name (base/beside.hpp).
+/// one fails. Whether a policy states a verb is found out by its name (base/name_probe.hpp).
 namespace tutti::archetype {
 
 /// A device queue with the loops that kernels may use, run on the host.
@@ -141,8 +141,8 @@ struct compression {
 };
 
 /// What an architecture's state is written over: the types that its verbs are declared with. The
-/// rest of a world is in core/surroundings.hpp; function bodies that call it are compiled only with
-/// an engine.
+/// rest of a world is in core/architecture_world.hpp; function bodies that call it are compiled
+/// only with an engine.
 struct world {
   using transport = archetype::transport;
   using queue_type = archetype::queue;

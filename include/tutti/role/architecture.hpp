@@ -188,7 +188,7 @@ constexpr bool ordered_start = requires {
 
 /// The optional verbs of an architecture's state.
 template <class S>
-using verbs_beside = archetype::beside<S, archetype::optional_verbs>;
+using verbs_beside = archetype::name_probe<S, archetype::optional_verbs>;
 
 template <class S>
 concept has_sends = requires {
@@ -271,7 +271,7 @@ concept has_counted_pushes = requires {
 }
 || !requires { &verbs_beside<S>::counted_pushes; };
 template <class A>
-using placing_beside = archetype::beside<A, archetype::placing>;
+using placing_beside = archetype::name_probe<A, archetype::placing>;
 /// Whether some ranks, the last ones, do not train.
 template <class A>
 concept has_servers = requires {
@@ -497,11 +497,11 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   too, or does not always have that form.
 ///
 /// `state<World>(world, options)` is made once on each rank, after the plan and before the
-/// parameters are broadcast. `World` (core/surroundings.hpp) is all that it may know and do. Its
-/// verbs are plain member functions with written-out result types. An optional verb is found by its
-/// name, and must then be callable as listed here. In a state that says `using conditional_verbs =
-/// state;`, a verb whose `requires` clause does not hold counts as left out; no verb of such a
-/// state may be a template or overloaded.
+/// parameters are broadcast. `World` (core/architecture_world.hpp) is all that it may know and do.
+/// Its verbs are plain member functions with written-out result types. An optional verb is found by
+/// its name, and must then be callable as listed here. In a state that says `using
+/// conditional_verbs = state;`, a verb whose `requires` clause does not hold counts as left out; no
+/// verb of such a state may be a template or overloaded.
 ///
 /// * `workspace_bytes(elements)`, or `workspace_bytes(chunk)` if it depends on more: the size of
 ///   each launch's workspace, known from the plan.

@@ -35,10 +35,10 @@ struct chunk_context {
   /// An offset for random numbers, added to `first_element`. It is not 0 where a launch has
   /// gathered chunks that are not neighbours. They then draw from numbers past the model's end that
   /// no other launch of the step draws from.
-  std::uint64_t drawn_beyond{};
+  std::uint64_t random_offset{};
 
   /// The counter at which this step's counter-based random numbers begin.
-  std::uint64_t drawn_from() const { return first_element + drawn_beyond; }
+  std::uint64_t drawn_from() const { return first_element + random_offset; }
   /// The context for this chunk's elements from `first` on.
   chunk_context from(std::size_t first) const {
     chunk_context rest = *this;

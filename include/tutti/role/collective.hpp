@@ -80,7 +80,7 @@ template <class C>
 concept has_routes = requires {
   &C::route_of;
 }
-|| !requires { &archetype::beside<C, archetype::routes>::route_of; };
+|| !requires { &archetype::name_probe<C, archetype::routes>::route_of; };
 }  // namespace facts
 
 namespace detail {

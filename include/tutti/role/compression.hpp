@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "tutti/base/beside.hpp"
 #include "tutti/base/cost.hpp"
+#include "tutti/base/name_probe.hpp"
 #include "tutti/base/options.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/tensor.hpp"
@@ -399,7 +399,7 @@ template <class C>
 concept has_scratch = requires {
   &C::scratch_bytes;
 }
-|| !requires { &archetype::beside<C, archetype::scratch>::scratch_bytes; };
+|| !requires { &archetype::name_probe<C, archetype::scratch>::scratch_bytes; };
 template <class C>
 concept knows_its_scratch = requires(
     const std::conditional_t<has_scratch<C>, C, archetype::scratch>& compression, std::size_t n) {

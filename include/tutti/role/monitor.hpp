@@ -34,7 +34,7 @@ inline constexpr std::uint32_t no_tensor = 0xffffffff;
 namespace facts {
 
 template <class M>
-using sums_beside = archetype::beside<M, archetype::summing>;
+using sums_beside = archetype::name_probe<M, archetype::summing>;
 /// Whether the monitor states `sums` or `summed`. It must then have both.
 template <class M>
 concept has_sums = requires {
@@ -49,7 +49,7 @@ template <class M>
 concept sees_means = requires {
   &M::mean;
 }
-|| !requires { &archetype::beside<M, archetype::seeing_means>::mean; };
+|| !requires { &archetype::name_probe<M, archetype::seeing_means>::mean; };
 /// Whether the monitor reads the model's gradients or parameters, which must then lie in host
 /// memory.
 template <class M>

@@ -67,7 +67,8 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   or its payloads do not add, the sum is infinite if any worker's gradient holds an infinity or
 ///   NaN, whatever the means then hold. The function may change the optimizer's own values; every
 ///   rank changes them alike.
-/// * optionally `goes_back()`: returns false if, under the current values, a step that updates
+/// * optionally `restores_residuals()`: returns false if, under the current values, a step that
+/// updates
 ///   nothing leaves the compressor's memory as that step made it. `begin_step` is then given 0 in
 ///   place of any finite sum. It is asked only where the compressor never turns a number into an
 ///   infinity.
@@ -105,9 +106,9 @@ concept exchanges_momenta = requires(const O& values, inline_queue& queue,
 /// Whether, under these values, a copy of what `Compression` remembers is kept, so that it can be
 /// restored after a step that updates nothing.
 template <class Compression, optimizer_policy O>
-bool goes_back(const O& values) {
-  if constexpr (requires { values.goes_back(); }) {
-    return values.goes_back() || facts::overflows<Compression>;
+bool restores_residuals(const O& values) {
+  if constexpr (requires { values.restores_residuals(); }) {
+    return values.restores_residuals() || facts::overflows<Compression>;
   } else {
     return facts::needs_all_gradients<O>;
   }

@@ -19,7 +19,7 @@ template <class P>
 concept looks_at_owners = requires {
   &P::among;
 }
-|| !requires { &archetype::beside<P, archetype::owners<P>>::among; };
+|| !requires { &archetype::name_probe<P, archetype::owners<P>>::among; };
 }  // namespace facts
 
 namespace detail {

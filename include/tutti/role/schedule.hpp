@@ -21,7 +21,7 @@ template <class S>
 concept plans_options = requires {
   &S::planned;
 }
-|| !requires { &archetype::beside<S, archetype::planning<options_of<S>>>::planned; };
+|| !requires { &archetype::name_probe<S, archetype::planning<options_of<S>>>::planned; };
 /// Whether exchanges are split in two halves. `S::second_half` then says when each second half
 /// begins.
 template <class S>

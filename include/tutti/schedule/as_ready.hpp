@@ -6,8 +6,10 @@
 
 namespace tutti::schedule {
 
-/// A chunk goes when its gradients exist, in the order in which they came to exist on this rank.
-/// Plan: none. Cost: none.
+/// Launches each chunk when its gradients exist, in the order in which they become ready on this
+/// rank.
+/// Plan: none.
+/// Cost: none.
 /// After: wait-free back-propagation, Zhang et al., "Poseidon", ATC 2017.
 struct as_ready {
   using role = tutti::role::schedule;

@@ -4,8 +4,10 @@
 
 namespace tutti::schedule {
 
-/// Nothing goes before the whole backward pass has ended; then everything, in the plan's order.
-/// Plan: the order is the plan's. Cost: no overlap with the backward pass.
+/// Launches nothing before the whole backward pass has ended, and then everything, in the plan's
+/// order.
+/// Plan: the order is the plan's.
+/// Cost: no overlap with the backward pass.
 /// After: bulk-synchronous parallel training, as surveyed by Shi et al., 2020.
 struct at_end {
   using role = tutti::role::schedule;

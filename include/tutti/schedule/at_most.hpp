@@ -14,10 +14,12 @@
 
 namespace tutti::schedule {
 
-/// At most so many exchanges on their way at once, in the order of the backward pass.
+/// Keeps at most `exchanges` exchanges on their way at the same time, in the order of the backward
+/// pass.
 /// Plan: the order is the plan's, so no rank has to lead; a fusion at run time gathers no more
-/// chunks than may go. Cost: one at a time, no two latencies overlap; a late bucket holds up the
-/// rest.
+/// chunks than may go.
+/// Cost: with one exchange at a time, no two latencies overlap; a late bucket holds up those after
+/// it.
 /// After: the serial link of Shi, Chu and Li, "MG-WFBP", INFOCOM 2019; two at once: Shi, Chu and
 /// Li, "Exploiting Simultaneous Communications", INFOCOM 2021.
 struct at_most {
@@ -43,7 +45,7 @@ struct at_most {
 
   class state {
    public:
-    /// Throws usage_error where nothing may ever go.
+    /// Throws usage_error if `exchanges` is 0, so that nothing might ever go.
     state(const plan& made, const options& set)
         : waiting_(made, no_options()),
           free_(static_cast<std::ptrdiff_t>(std::min<std::size_t>(set.exchanges, PTRDIFF_MAX))) {
@@ -67,7 +69,7 @@ struct at_most {
 
    private:
     in_order::state waiting_;
-    std::ptrdiff_t free_;  ///< below zero where another rank's word let one more go
+    std::ptrdiff_t free_;  ///< exchanges that may start; below zero if another rank let one more go
   };
 };
 static_assert(schedule_policy<at_most>);

@@ -13,20 +13,20 @@
 
 namespace tutti::schedule {
 
-/// An exchange as a plan of several at once sees it: from when on it may begin, and what its
-/// start-up and its bytes take on a link that nobody else uses.
+/// An exchange, for a forecast of several at the same time: when it may begin, and how long its
+/// start-up and its bytes take on a link that nothing else uses.
 struct timed_exchange {
   seconds ready{};
   seconds startup{};
   seconds bytes{};
 };
 
-/// When the last of them ends if at most `most` are under way and each begins in its turn.
-/// Start-ups overlap with everything; where the bytes of n pass at once, each takes n times `share`
-/// as long as alone, or no longer. Cost: O(exchanges * most).
+/// Returns when the last exchange ends, if they begin in order and at most `most` are under way.
+/// Start-ups overlap with everything. While the bytes of n exchanges pass at the same time, each
+/// takes n * `share` times as long as alone on the link, but not less. Cost: O(exchanges * most).
 [[gnu::cold]] inline seconds end_of(std::span<const timed_exchange> all, std::size_t most,
                                     double share) {
-  std::vector<timed_exchange> under_way;  // what is left of each
+  std::vector<timed_exchange> under_way;  // with the times that are left
   seconds now = 0;
   for (std::size_t next = 0; next < all.size() || !under_way.empty();) {
     for (; next < all.size() && under_way.size() < most && all[next].ready <= now; ++next) {
@@ -59,14 +59,14 @@ struct timed_exchange {
   return now;
 }
 
-/// As many exchanges at once as pay: one more where that ends the last of the plan's at least a
-/// hundredth sooner. One where the profile does not say what a message costs; all gradients are
-/// ready at once where it has no times.
+/// Returns how many exchanges at the same time pay: one more as long as that ends the plan's last
+/// exchange at least a hundredth sooner. Returns 1 if the profile does not say what a message
+/// costs. If it has no backward times, all gradients count as ready at the beginning.
 [[gnu::cold]] inline std::size_t as_many_as_pay(const plan& made, const profile& known) {
   if (!known.message.measured()) {
     return 1;
   }
-  std::vector<tensor_facts> backward(made.backward.size());  // a plan has its classes apart
+  std::vector<tensor_facts> backward(made.backward.size());  // a plan may order tensors by class
   for (const tensor_facts& each : made.backward) {
     backward[backward.size() - 1 - index(each.id)] = each;
   }

@@ -17,16 +17,18 @@ namespace tutti::schedule {
 
 /// When credit allows a chunk to start.
 enum class credit_rule {
-  positive,  ///< ByteScheduler: any credit left will do, and it may go below zero
-  fits,      ///< BytePS: what does not fit in what is left is passed over
+  positive,  ///< ByteScheduler: any credit left suffices, and it may go below zero
+  fits,      ///< BytePS: a chunk that does not fit in the credit left is passed over
 };
 
 constexpr auto names(credit_rule) { return std::to_array<std::string_view>({"positive", "fits"}); }
 
-/// The chunk that the next forward pass needs first goes first, within a window of credit.
-/// Plan: among ready chunks, by forward index, then by place; a chunk too large for what `fits` has
-/// left lets smaller ones overtake it. Cost: a logarithm a chunk, also where thousands are passed
-/// over, and 40 bytes; a chunk started waits for nobody, so preemption is as fine as the partition.
+/// Launches first, within a window of credit, the chunk that the next forward pass needs first.
+/// Plan: among ready chunks, by forward index, then by place in the plan. Under `fits`, smaller
+/// chunks overtake one that is too large for the credit left.
+/// Cost: time logarithmic in the number of chunks for each chunk, even where thousands are passed
+/// over, and 40 bytes a chunk. A chunk that has started is not interrupted, so preemption is as
+/// fine as the partition.
 /// After: Peng et al., "ByteScheduler", SOSP 2019; Jiang et al., "BytePS", OSDI 2020.
 struct by_priority {
   using role = tutti::role::schedule;
@@ -45,10 +47,11 @@ struct by_priority {
     }
   };
 
-  /// A tournament of the waiting chunks, ordered by urgency: each match remembers the fewest bytes
-  /// below it, so the most urgent chunk that may go is found from the top.
+  /// A tournament tree over the chunks in the order of urgency. Each node holds the fewest bytes of
+  /// a waiting chunk below it, so that the most urgent chunk which credit allows is found from the
+  /// root.
   class state {
-    static constexpr std::ptrdiff_t nothing = PTRDIFF_MAX;  ///< no chunk waits there
+    static constexpr std::ptrdiff_t nothing = PTRDIFF_MAX;  ///< of a leaf: its chunk does not wait
 
    public:
     [[gnu::cold]] state(const plan& made, const options& set)
@@ -78,7 +81,8 @@ struct by_priority {
       }
     }
 
-    /// Not again before its chunks have begun.
+    /// Makes a bucket's chunks wait for their turn. It is not called again for the bucket before
+    /// these have begun.
     void ready(std::uint32_t bucket) {
       const auto& full = plan_->buckets[bucket];
       for (std::uint32_t i = full.first_chunk; i < full.first_chunk + full.chunks; ++i) {
@@ -109,7 +113,7 @@ struct by_priority {
     static std::ptrdiff_t bytes(const tutti::chunk& piece) {
       return static_cast<std::ptrdiff_t>(piece.elements * sizeof(float));
     }
-    /// Bytes that a chunk may have to start now; below zero: none may.
+    /// Returns the most bytes that a chunk may have to start now; below zero: no chunk may.
     std::ptrdiff_t largest_allowed() const {
       if (set_.credit != 0 && set_.rule == credit_rule::fits) {
         return credit_;
@@ -126,10 +130,10 @@ struct by_priority {
     const plan* plan_;
     options set_;
     std::ptrdiff_t credit_;
-    std::vector<std::uint32_t> by_urgency_;  ///< chunks
-    std::vector<std::uint32_t> place_;       ///< of each chunk in it
+    std::vector<std::uint32_t> by_urgency_;  ///< chunks, the most urgent one first
+    std::vector<std::uint32_t> place_;       ///< of each chunk in by_urgency_
     std::size_t leaves_;
-    std::vector<std::ptrdiff_t> fewest_;  ///< bytes of a chunk under each node; 1 is the top
+    std::vector<std::ptrdiff_t> fewest_;  ///< bytes of a chunk under each node; 1 is the root
   };
 };
 static_assert(schedule_policy<by_priority>);

@@ -6,8 +6,9 @@
 
 namespace tutti::schedule {
 
-/// A bucket goes when it and every bucket before it in the plan are full.
-/// Plan: the order is the plan's, so no rank has to lead. Cost: a late bucket holds up the rest.
+/// Launches a bucket when all gradients of it and of every bucket before it in the plan are ready.
+/// Plan: the order is the plan's, so no rank has to lead.
+/// Cost: a late bucket holds up those after it.
 /// After: Li et al., "PyTorch Distributed", VLDB 2020.
 struct in_order {
   using role = tutti::role::schedule;

@@ -11,17 +11,20 @@
 
 namespace tutti::schedule {
 
-/// An all-reduce in two halves: a chunk's reduce-scatter goes when its gradients exist, under the
-/// backward pass; all-gathers follow once every reduce-scatter of the step has ended on this rank,
-/// under the next forward pass and in the order in which that needs them, so many at once.
-/// Plan: none. Cost: the first layers wait for all reduce-scatters.
+/// Splits each all-reduce into its two halves. A chunk's reduce-scatter starts when its gradients
+/// exist, under the backward pass. All-gathers start when every reduce-scatter of the step has
+/// ended on this rank. They run under the next forward pass, in the order in which that needs them,
+/// so many (`gathers_at_once`) at a time.
+/// Plan: none.
+/// Cost: the first layers wait for all reduce-scatters.
 /// After: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
 /// Pipelining", ICDCS 2023.
 struct split_phase : as_ready {
   static constexpr bool crosses_iterations = true;
 
   struct options {
-    /// The original begins the next group's while a module waits for its own.
+    /// Two, because the original begins the next group's all-gather while a module waits for its
+    /// own.
     std::size_t gathers_at_once{2};
 
     template <class Self, class Visitor>
@@ -36,13 +39,13 @@ struct split_phase : as_ready {
     state(const plan& made, const options&) : as_ready::state(made, no_options()) {}
   };
 
-  /// When the second halves begin: a machine without input or output, the same on all ranks.
+  /// Decides when second halves begin: a machine without input or output, the same on all ranks.
   class second_half {
    public:
     second_half(const plan& made, const options& set)
         : at_once_(set.gathers_at_once != 0 ? set.gathers_at_once : made.chunks.size()) {
       for (std::uint32_t number = 0; number < made.chunks.size(); ++number) {
-        if (made.chunks[number].elements > 0) {  // others exchange nothing
+        if (made.chunks[number].elements > 0) {  // empty chunks exchange nothing
           order_.push_back(number);
         }
       }
@@ -54,16 +57,17 @@ struct split_phase : as_ready {
                 [&](std::uint32_t a, std::uint32_t b) { return turn_of(a) < turn_of(b); });
     }
 
-    /// A chunk's first half has ended. All of a step's do before any of the next one's.
+    /// Records that a chunk's first half has ended. All of a step's do before any of the next
+    /// step's.
     void half_done() {
       if (++halves_ == order_.size()) {
         halves_ = 0;
         begun_ = 0;
       }
     }
-    /// A chunk's second half has ended.
+    /// Records that a chunk's second half has ended.
     void done() { --under_way_; }
-    /// The chunk whose second half begins now, if any.
+    /// Returns the chunk whose second half begins now, if any.
     std::optional<std::uint32_t> next() {
       if (begun_ == order_.size() || under_way_ >= at_once_) {
         return std::nullopt;

@@ -25,7 +25,7 @@ namespace tutti::transport {
 
 namespace detail {
 
-/// A fold behind a function pointer; its values are copied, at most six words of them.
+/// A fold behind a function pointer. It keeps a copy of the fold, of at most six words.
 template <class Queue>
 class erased_fold {
  public:
@@ -49,7 +49,7 @@ class erased_fold {
   void (*call_)(const std::byte*, Queue&, std::byte*, const std::byte*, std::size_t);
 };
 
-/// One that may be called piece by piece. No fold's unit is coarser than this.
+/// An erased fold that may be called piece by piece. No fold's unit is coarser than 64 bytes.
 template <class Queue>
 class erased_piecewise_fold : public erased_fold<Queue> {
  public:
@@ -57,7 +57,7 @@ class erased_piecewise_fold : public erased_fold<Queue> {
   using erased_fold<Queue>::erased_fold;
 };
 
-/// Place in the awaiting frame for an operation of any transport.
+/// Room in the awaiting coroutine's frame for an operation of any transport.
 class operation_room {
  public:
   operation_room() = default;
@@ -65,7 +65,7 @@ class operation_room {
   operation_room& operator=(const operation_room&) = delete;
   ~operation_room() { destroy_(*this); }
 
-  /// Begins the operation that `begin()` returns, in place.
+  /// Constructs in place the operation that `begin()` begins and returns.
   template <class Begin>
   void hold(Begin begin) {
     using held = std::invoke_result_t<Begin>;
@@ -78,7 +78,8 @@ class operation_room {
   operation& get() { return *operation_; }
 
  private:
-  alignas(std::max_align_t) std::array<std::byte, 576> place_;  // left as it is: it costs nothing
+  // Left uninitialised, which costs nothing.
+  alignas(std::max_align_t) std::array<std::byte, 576> place_;
   operation* operation_{};
   void (*destroy_)(operation_room&){[](operation_room&) {}};
 };
@@ -125,14 +126,15 @@ class erased_loan {
   std::span<const std::byte> bytes_;
   int peer_;
   tag where_;
-  /// Moves the loan to its first argument, or nowhere, and ends the second.
+  /// Moves the loan in its second argument to the first, unless that is null, and destroys the
+  /// second.
   void (*move_)(std::byte*, std::byte*) noexcept;
   alignas(std::max_align_t) std::array<std::byte, 64> place_;
 };
 
-/// What a transport does, behind virtual calls.
+/// The operations of a transport, behind virtual calls.
 template <class Queue>
-class boundary {
+class transport_interface {
  public:
   using fold_type = erased_fold<Queue>;
   using piecewise_fold_type = erased_piecewise_fold<Queue>;
@@ -173,18 +175,18 @@ class boundary {
                              std::span<std::byte>, tag, const piecewise_fold_type&) = 0;
 
  protected:
-  ~boundary() = default;
+  ~transport_interface() = default;
 };
 
 template <class Transport, class Queue>
-class boundary_to final : public boundary<Queue> {
+class interface_of final : public transport_interface<Queue> {
   using queue_type = Queue;
   using fold_type = erased_fold<queue_type>;
   using piecewise_fold_type = erased_piecewise_fold<queue_type>;
-  using lend = typename boundary<queue_type>::lend;
+  using lend = typename transport_interface<queue_type>::lend;
 
  public:
-  explicit boundary_to(Transport& inner) : inner_(&inner) {}
+  explicit interface_of(Transport& inner) : inner_(&inner) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -278,10 +280,11 @@ class boundary_to final : public boundary<Queue> {
 
 }  // namespace detail
 
-/// Some transport, known at run time, with the queue of `Like`, or one that is derived from it: the
-/// one erased boundary, for registries. Its clock is the wall's, or, where that of `Like` is
-/// virtual, either: `in_real_time()` says which. Native all-reduce and rendezvous stay behind it;
-/// not one whose messages move as a queue comes to them, which an engine must know.
+/// A transport that is chosen at run time, whose queue is that of `Like` or derived from it. It is
+/// the library's one type-erased boundary, for registries. Its clock is the wall's; where that of
+/// `Like` is virtual it may be either, and `in_real_time()` says which. It does not offer the
+/// transport's native all-reduce or rendezvous. It refuses transports whose messages move in the
+/// order of a queue, since an engine must know that.
 /// Cost: two indirect calls a message, no allocation.
 template <class Like>
 class any_like {
@@ -296,38 +299,38 @@ class any_like {
            (virtual_time || !Transport::virtual_time) && !is_stream_ordered<Transport> &&
            !sends_what_is_written<Transport> &&
            !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
-      : boundary_(::new (static_cast<void*>(&place_))
-                      detail::boundary_to<Transport, queue_type>(inner)),
+      : interface_(::new (static_cast<void*>(&place_))
+                       detail::interface_of<Transport, queue_type>(inner)),
         in_real_time_(tutti::in_real_time(inner)) {
-    static_assert(sizeof(detail::boundary_to<Transport, queue_type>) <= sizeof place_);
+    static_assert(sizeof(detail::interface_of<Transport, queue_type>) <= sizeof place_);
   }
   any_like(const any_like&) = delete;
   any_like& operator=(const any_like&) = delete;
 
-  int rank() const { return boundary_->rank(); }
-  int size() const { return boundary_->size(); }
-  int host_of(int rank) const { return boundary_->host_of(rank); }
-  queue_type& queue() { return boundary_->queue(); }
-  run_queue& ready_coroutines() { return boundary_->ready_coroutines(); }
-  bool poll() { return boundary_->poll(); }
+  int rank() const { return interface_->rank(); }
+  int size() const { return interface_->size(); }
+  int host_of(int rank) const { return interface_->host_of(rank); }
+  queue_type& queue() { return interface_->queue(); }
+  run_queue& ready_coroutines() { return interface_->ready_coroutines(); }
+  bool poll() { return interface_->poll(); }
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
-    return boundary_->idle(idle_polls, who);
+    return interface_->idle(idle_polls, who);
   }
-  seconds now() const { return boundary_->now(); }
-  void fail(std::exception_ptr why) { boundary_->fail(why); }
-  void abort(const std::string& reason) { boundary_->abort(reason); }
-  const std::exception_ptr& failure() const { return boundary_->failure(); }
-  bool ends_by_exception() { return boundary_->ends_by_exception(); }
-  void leave() { boundary_->leave(); }
-  std::size_t in_flight() const { return boundary_->in_flight(); }
-  traffic counted() const { return boundary_->counted(); }
+  seconds now() const { return interface_->now(); }
+  void fail(std::exception_ptr why) { interface_->fail(why); }
+  void abort(const std::string& reason) { interface_->abort(reason); }
+  const std::exception_ptr& failure() const { return interface_->failure(); }
+  bool ends_by_exception() { return interface_->ends_by_exception(); }
+  void leave() { interface_->leave(); }
+  std::size_t in_flight() const { return interface_->in_flight(); }
+  traffic counted() const { return interface_->counted(); }
   bool in_real_time() const { return in_real_time_; }
-  bool is_a_process() const { return boundary_->is_a_process(); }
-  /// Progress may only be made on the thread that calls.
-  bool single_threaded() const { return boundary_->single_threaded(); }
+  bool is_a_process() const { return interface_->is_a_process(); }
+  /// Whether progress may be made only on the thread that calls.
+  bool single_threaded() const { return interface_->single_threaded(); }
   [[noreturn]] void abort_job(const std::string& sentence) const {
-    boundary_->abort_job(sentence);
-    std::abort();  // never: g++ does not know that of a virtual call
+    interface_->abort_job(sentence);
+    std::abort();  // never reached, but g++ does not know that a virtual call does not return
   }
 
   class erased_operation {
@@ -356,39 +359,39 @@ class any_like {
 
    private:
     detail::operation_room room_;
-    typename detail::boundary<queue_type>::lend lend_;
+    typename detail::transport_interface<queue_type>::lend lend_;
   };
 
   auto sleep(seconds duration) {
-    return begin([&](auto& room) { boundary_->sleep(room, duration); });
+    return begin([&](auto& room) { interface_->sleep(room, duration); });
   }
   auto send(int to, tag where, std::span<const std::byte> bytes) {
-    return begin([&](auto& room) { boundary_->send(room, to, where, bytes); });
+    return begin([&](auto& room) { interface_->send(room, to, where, bytes); });
   }
   auto receive(int from, tag where, std::span<std::byte> into) {
-    return begin([&](auto& room) { boundary_->receive(room, from, where, into); });
+    return begin([&](auto& room) { interface_->receive(room, from, where, into); });
   }
   template <class Fold>
   auto receive_fold(int from, tag where, std::span<std::byte> into, Fold fold) {
-    return begin([&](auto& room) { boundary_->fold(room, from, where, into, erase(fold)); });
+    return begin([&](auto& room) { interface_->fold(room, from, where, into, erase(fold)); });
   }
   auto receive_loan(int from, tag where, std::size_t bytes) {
     return erased_loan_operation(
-        [&](auto& room) { return boundary_->receive_loan(room, from, where, bytes); });
+        [&](auto& room) { return interface_->receive_loan(room, from, where, bytes); });
   }
   auto receive_any(channel from_channel) {
     return erased_loan_operation(
-        [&](auto& room) { return boundary_->receive_any(room, from_channel); });
+        [&](auto& room) { return interface_->receive_any(room, from_channel); });
   }
   auto exchange(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                 tag where) {
-    return begin([&](auto& room) { boundary_->exchange(room, to, out, from, into, where); });
+    return begin([&](auto& room) { interface_->exchange(room, to, out, from, into, where); });
   }
   template <class Fold>
   auto exchange_fold(int to, std::span<const std::byte> out, int from, std::span<std::byte> into,
                      tag where, Fold fold) {
     return begin([&](auto& room) {
-      boundary_->exchange_fold(room, to, out, from, into, where, erase(fold));
+      interface_->exchange_fold(room, to, out, from, into, where, erase(fold));
     });
   }
 
@@ -407,11 +410,11 @@ class any_like {
   }
 
   alignas(void*) std::array<std::byte, 2 * sizeof(void*)> place_{};
-  detail::boundary<queue_type>* boundary_;
+  detail::transport_interface<queue_type>* interface_;
   bool in_real_time_;
 };
 
-/// Some transport of host memory on the wall's clock.
+/// Any transport of host memory on the wall's clock.
 using any_transport = any_like<in_process>;
 static_assert(transport_policy<any_transport>);
 

@@ -11,19 +11,19 @@
 
 namespace tutti::transport::detail {
 
-/// Keeps messages of one pair and tag in order on a network where a later one may be quicker: it is
-/// there no sooner than the one before it. Cost: on such a network, a look into a table of those
-/// that are on their way.
+/// Keeps messages of one pair of ranks and one tag in order on a network where a later message may
+/// be quicker: no message arrives before the one sent earlier. Cost: on such a network, a lookup in
+/// a table of the messages that are on their way.
 class arrival_order {
  public:
   explicit arrival_order(const network& over) : overtakes_(over.may_overtake()) {}
 
-  /// When the head of a message is there that would be at `due`.
+  /// Returns when a message's head arrives. On its own it would arrive at `due`.
   template <class Message>
   seconds head(const Message& its, seconds due, seconds now) {
     return overtakes_ ? heads_.behind_earlier({its.from, its.to, its.where}, due, now) : due;
   }
-  /// When its last byte is.
+  /// Returns when a message's last byte arrives. On its own it would arrive at `due`.
   template <class Message>
   seconds last_byte(const Message& its, seconds due, seconds now) {
     return overtakes_ ? last_bytes_.behind_earlier({its.from, its.to, its.where}, due, now) : due;
@@ -51,7 +51,7 @@ class arrival_order {
     }
   };
 
-  /// When the latest message of each way is there.
+  /// When the latest message of each pair and tag arrives.
   class moments {
    public:
     seconds behind_earlier(const way& which, seconds due, seconds now) {

@@ -10,8 +10,9 @@
 
 namespace tutti::transport::detail {
 
-/// How a rank waits for the others of its host: while each has a core it spins, and where they are
-/// more it yields, for the one it waits for may want the same core. Later it naps.
+/// How a rank waits for the others of its host. While each rank has a core to itself it spins.
+/// Where there are more ranks than cores it yields, since the rank that it waits for may need this
+/// core. After a longer wait it naps.
 class backoff {
  public:
   explicit backoff(int ranks_on_this_host)
@@ -19,7 +20,7 @@ class backoff {
 
   bool crowded() const { return crowded_; }
 
-  /// Looks for something that is usually a cache miss away; says whether it came.
+  /// Looks for a moment for something that is usually a cache miss away. Returns true if it came.
   template <class Predicate>
   bool glance(Predicate came) const {
     for (int look = 0; look < (crowded_ ? 4 : 64); ++look) {
@@ -35,10 +36,10 @@ class backoff {
     return false;
   }
 
-  /// A moment of waiting after `idle_polls` polls in a row that brought nothing, as a transport's
-  /// `idle` promises it. Naps double, so that each is a small share of the wait so far, until
-  /// looks cost little: 64 at a time from 50 us to 3.2 ms, or, while nobody waits here, 16 from
-  /// 200 us to 6.4 ms.
+  /// Waits a moment after `idle_polls` polls in a row that brought nothing, or returns for how many
+  /// seconds to nap, as a transport's `idle` promises. Naps double, so that each is a small share
+  /// of the wait so far, until polls cost little: after every 64 naps, from 50 us to 3.2 ms, or,
+  /// while no one on this rank waits (urgency::unhurried), after every 16, from 200 us to 6.4 ms.
   seconds idle(std::size_t idle_polls, urgency who) const {
     if (idle_polls >= naps_from) {
       const std::size_t nap = idle_polls - naps_from;

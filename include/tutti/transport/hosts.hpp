@@ -8,9 +8,9 @@
 
 namespace tutti::transport {
 
-/// The ranks' hosts numbered from 0 in the order in which ranks name them: collectives keep a place
-/// for each number. `given` holds any numbers, equal where ranks share a host. Throws usage_error
-/// unless it holds one a rank.
+/// Numbers the ranks' hosts from 0, in the order in which the ranks name them, because collectives
+/// keep an array entry for each number. `given` holds one number a rank; any numbers will do, equal
+/// ones where ranks share a host. Throws usage_error unless it holds one for each rank.
 inline std::vector<int> numbered_hosts(int ranks, const std::vector<int>& given) {
   const auto count = static_cast<int>(given.size());
   if (count != ranks) {

@@ -17,13 +17,13 @@
 
 namespace tutti::transport {
 
-/// Delivery between threads: into the receiver's mailbox, at once.
+/// Delivers messages between threads: each goes straight into the receiver's mailbox.
 class by_mailbox {
  public:
   static constexpr bool virtual_time = false;
 
-  /// Threads share one host. Collectives go by `hosts`, for tests: ranks of the same number share
-  /// one. Throws usage_error unless it holds a number a rank, or none.
+  /// Threads share one host. For tests, `hosts` tells collectives otherwise: ranks with the same
+  /// number share a host. Throws usage_error unless it holds a number for each rank, or none.
   explicit by_mailbox(int ranks, const std::vector<int>& hosts = {})
       : hosts_(hosts.empty() ? std::vector<int>(static_cast<std::size_t>(ranks))
                              : numbered_hosts(ranks, hosts)) {}
@@ -47,15 +47,15 @@ class by_mailbox {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// A rank is a thread.
+/// Ranks are threads of one process.
 using in_process = basic_in_process<inline_queue, by_mailbox>;
 
 static_assert(transport_policy<in_process> && has_addressable_peers<in_process>);
 
 /// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
-/// returns when all have. No rank begins before all have a thread, or throws usage_error. If a rank
-/// throws, the others end with its words, and the first exception is thrown here. What follows
-/// `body` is for the transport's delivery.
+/// returns when all have ended. No body is called before every rank has a thread; if one gets none,
+/// this throws usage_error. If a rank throws, the other ranks fail with its message, and the first
+/// exception is thrown here. Arguments after `body` go to the transport's delivery.
 template <class Transport = in_process, class Body, class... Arguments>
 void run_ranks(int ranks, Body body, Arguments&&... arguments) {
   if (ranks < 1) {
@@ -77,7 +77,7 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
       const std::scoped_lock lock(mutex);
       const auto why = std::current_exception();
       keep_the_first(first, why);
-      shared.abort(verdict_of(rank, why));  // the first stays
+      shared.abort(verdict_of(rank, why));  // the first reason stays
     }
     world.leave();
   };

@@ -6,13 +6,14 @@
 
 namespace tutti::transport {
 
-/// Ranks are threads that share one GPU, each with a stream of its own, and read each other's
-/// memory there: a message is a copy or a sum by its receiver's stream. Nothing waits for the
-/// device but `synchronize`.
+/// Ranks are threads that share one GPU. Each has a stream of its own, and they read each other's
+/// memory there: the receiver's stream copies or adds a message. The host waits for the device only
+/// in `synchronize`.
 ///
 /// The device is the one that is current where the ranks' fabric is made (run_ranks). Gradients and
-/// parameters are device memory; what is written before `make_engine` must be there already.
-/// Cost of a message: two events recorded and two waited for, besides in_process's.
+/// parameters are device memory; whatever is written to them before `make_engine` must be complete
+/// by then.
+/// Cost of a message: two events recorded and two waited for, besides the cost of in_process.
 using in_process_cuda = basic_in_process<cuda::stream, by_mailbox>;
 
 static_assert(transport_policy<in_process_cuda> && !has_addressable_peers<in_process_cuda>);

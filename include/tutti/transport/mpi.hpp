@@ -29,27 +29,30 @@
 
 namespace tutti::transport {
 
-/// Ranks are MPI processes whose gradients lie where `Queue` works: `mpi` on the host,
-/// `mpi_on<cuda::stream>` on the device that is current where it is made. Channels are
-/// communicators of its own, so that a wildcard never takes another channel's message and nothing
+/// Ranks are MPI processes whose gradients lie in the memory of `Queue`: the host's for `mpi`, and
+/// for `mpi_on<cuda::stream>` that of the device that is current when it is made. Each channel has
+/// a communicator of its own, so that a wildcard never takes another channel's message and nothing
 /// matches the user's messages.
 ///
-/// Long messages of the data channel travel in pieces, so that folding the first overlaps the wire:
-/// three at once inside a host; between hosts all at once, but four of those that are staged. Four
-/// megabytes of each go there in short ones, which MPI sends without asking the receiver first, and
-/// keeps where that has not begun to receive; what is pushed to a rank that serves travels so, too,
-/// and while it is on its way holds up nobody else's.
-/// While nothing is due from this host, and something long from another, whoever waits naps: the
-/// kernel needs the core.
-/// A device's memory is sent when its queue has come so far, and received in the queue's order; the
-/// host waits for neither. Staged, each piece is copied to memory that both reach (pinned) and sent
-/// from there, while folds read there what has come; the next piece is copied meanwhile. Memory
-/// that the queue does not reach is the host's and travels at once.
+/// Long messages of the data channel travel in pieces (segments.hpp), so that folding the first
+/// ones overlaps the wire. Inside a host three pieces travel at once. Between hosts all do, or four
+/// if they are staged. Four megabytes of each message between hosts travel in short pieces, which
+/// MPI sends without asking the receiver first, and buffers where the receiver has not begun to
+/// receive. What is pushed to a rank that serves (the service channel) travels in short pieces,
+/// too, and holds up no other sender's messages while it is on its way.
+///
+/// While nothing is due from this host and something long is due from another, a rank that waits
+/// naps, because the kernel needs the core.
+///
+/// A device's memory is sent when its queue has written it, and received in the queue's order; the
+/// host waits for neither. Where it is staged, each piece is copied to memory that host and device
+/// both reach (pinned) and sent from there, while the next piece is copied; folds read received
+/// pieces there. Memory that the queue does not reach is the host's and is sent at once.
 ///
 /// Processes that all live on one host may share memory (has_host_memory).
 ///
-/// Cost of a message: MPI's, one staging buffer where it is folded or lent; of a device's memory,
-/// staged, a copy over its bus at each end besides; after warm-up nothing is allocated. Errors:
+/// Cost of a message: MPI's, and one staging buffer if it is folded or lent. Staged device memory
+/// is also copied over the device's bus at each end. After warm-up nothing is allocated. Errors:
 /// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start.
 /// Every payload needs memory: MPI moves no phantoms.
 template <device_queue Queue>
@@ -64,19 +67,20 @@ class mpi_on {
   static constexpr bool virtual_time = false;
   static constexpr bool sends_what_is_written = on_device;
 
-  /// All processes of the job. Starts MPI, and ends it in the destructor, if nobody has started it.
+  /// Takes all processes of the job. Starts MPI if it is not running; the last transport to be
+  /// destroyed then ends it.
   mpi_on() : mpi_on(MPI_COMM_WORLD) {}
-  /// The processes of the user's communicator, which is duplicated. Collective.
+  /// Takes the processes of the user's communicator, which is duplicated. Collective.
   explicit mpi_on(MPI_Comm users) : mpi_on(supported_device_path(), users) {}
-  /// Ranks to which `hosts` gives the same number, whichever, share a host, whatever MPI says.
+  /// Lets `hosts` decide which ranks share a host, whatever MPI says: those with the same number.
   mpi_on(MPI_Comm users, std::vector<int> hosts, device_path path = supported_device_path())
       : mpi_on(path, users, std::move(hosts)) {}
-  /// Memory of devices is reached by `path`, whatever MPI says of itself.
+  /// Reaches memory of devices by `path`, whatever MPI says of itself.
   mpi_on(MPI_Comm users, device_path path) requires on_device : mpi_on(path, users) {}
   mpi_on(const mpi_on&) = delete;
   mpi_on& operator=(const mpi_on&) = delete;
-  /// Ends together with the others where that is possible: after a failure peers may still have
-  /// sends to this rank.
+  /// Ends together with the other ranks where that is possible, since after a failure peers may
+  /// still have sends to this rank.
   ~mpi_on() {
     if (std::uncaught_exceptions() > exceptions_at_birth_) {
       abort(sentence({"rank ", rank(), " ended with an exception"}));
@@ -104,16 +108,16 @@ class mpi_on {
   seconds now() const { return transfers_.now(); }
 
   bool is_a_process() const { return true; }
-  /// MPI_THREAD_SINGLE … MPI_THREAD_MULTIPLE, as MPI granted it.
+  /// The thread level that MPI granted: MPI_THREAD_SINGLE … MPI_THREAD_MULTIPLE.
   int thread_level() const { return world_.session().level(); }
-  /// Progress may only be made on the thread that calls: no progress thread. Where the user has
-  /// started MPI, the user may call it, too.
+  /// Whether progress may be made only on the thread that calls, so that there is no progress
+  /// thread. A user who has started MPI may call it at any time, which takes a higher thread level.
   bool single_threaded() const {
     return thread_level() < (world_.session().ours() ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
   }
   /// The communicator of the data channel.
   MPI_Comm native_handle() const { return world_.communicator(channel::data); }
-  /// As the free function: for an engine whose peer is dead.
+  /// Prints the sentence and ends every process of the job, for an engine whose peer is dead.
   [[noreturn]] void abort_job(const std::string& sentence) const { transport::abort_job(sentence); }
 
   // ---- operations
@@ -155,7 +159,7 @@ class mpi_on {
     detail::folding_transfer<transfers, Fold> in_;
   };
 
-  /// Received bytes, for the host and for work on the queue until the loan is destroyed.
+  /// Received bytes, which the host and work on the queue may read until the loan is destroyed.
   class loan {
    public:
     loan(transfers& self, std::byte* bytes, std::size_t room, std::size_t size, int peer, tag where)
@@ -240,8 +244,8 @@ class mpi_on {
   auto receive_loan(int from, tag where, std::size_t bytes) {
     return loan_operation(transfers_, from, transfers_.valid(where, {}), bytes);
   }
-  /// The size of the message is the sender's: read it from the loan. Not on the data channel, whose
-  /// messages may come in pieces.
+  /// The sender decides the size of the message: read it from the loan. Throws usage_error for the
+  /// data channel, whose messages may come in pieces.
   auto receive_any(channel from_channel) {
     if (from_channel == channel::data) {
       throw usage_error(
@@ -264,8 +268,8 @@ class mpi_on {
                                     fold);
   }
   auto sleep(seconds duration) { return transfers_.sleep(duration); }
-  /// MPI's own sum, in place. Every rank starts them in the same order. Counted as the bytes that a
-  /// ring would send. After a failure it cannot be called back: see `poll`.
+  /// MPI's own sum, in place. Every rank must start them in the same order. It is counted as the
+  /// bytes that a ring would send. After a failure it cannot be cancelled: see `poll`.
   auto all_reduce(tag where, std::span<float> data) requires(!on_device) {
     if (data.size() > INT_MAX) {
       throw usage_error(
@@ -275,18 +279,18 @@ class mpi_on {
     return all_reduce_operation(transfers_, transfers_.valid(where, std::as_bytes(data)), data);
   }
 
-  // ---- memory of the host's
+  // ---- memory that the host's processes share
 
-  /// Zeros that every process of the host reaches, as long as this transport lives: for an arena's
-  /// gradients, which collectives then add up where they are. Where ranks are on several hosts, or
-  /// MPI has not as much to share, this process's own. Collective; before an engine is made. The
-  /// process keeps the memory to its end. Cost: MPI_Win_allocate_shared's. After a failure peers
-  /// may still write there for a moment.
+  /// Returns zeros that every process of the host reaches as long as this transport lives, for the
+  /// gradients of an arena, which collectives then add up in place. If ranks are on several hosts,
+  /// or MPI cannot share that much, the memory is this process's own. Collective; call it before an
+  /// engine is made. The process keeps the memory to its end. Cost: MPI_Win_allocate_shared's.
+  /// After a failure peers may still write there for a moment.
   std::span<float> allocate_shared(std::size_t elements) requires(!on_device) {
     const auto bytes = world_.memory().allocate(elements * sizeof(float));
     return {reinterpret_cast<float*>(bytes.data()), elements};
   }
-  /// There is a rendezvous on `where`: the same answer on every rank.
+  /// Whether there is a rendezvous on `where`. All ranks get the same answer.
   bool may_rendezvous_at(tag where) const requires(!on_device) {
     return world_.memory().may_rendezvous_at(where);
   }
@@ -299,43 +303,45 @@ class mpi_on {
     return detail::rendezvous_operation<transfers>(transfers_, transfers_.valid(where, bytes),
                                                    bytes);
   }
-  /// Where bytes of this rank's lie in memory that is shared, if they do.
+  /// Where this rank's bytes lie in shared memory; block 0 if they lie elsewhere.
   shared_place place_of(std::span<const std::byte> bytes) const requires(!on_device) {
     return world_.memory().place_of(bytes);
   }
-  /// Where this process sees a place of that rank's.
+  /// The address at which this process sees a place of `rank`.
   std::byte* at(int rank, shared_place where) const requires(!on_device) {
     return world_.memory().at(rank, where);
   }
 
   // ---- progress
 
-  /// Call it between resumptions, never from inside a coroutine.
+  /// Makes progress, and returns true if there was any. Call it between resumptions, never from
+  /// inside a coroutine.
   ///
-  /// After a failure it receives and drops what peers still send, so that their sends end. Native
-  /// all-reduces that some rank never joined do not end: a second after all else has, this rank
-  /// gives up: it calls MPI no more, and lets their coroutines go.
+  /// After a failure it receives and drops what peers still send, so that their sends complete.
+  /// Native all-reduces that some rank never joined do not complete: once they are all that is
+  /// left, and a second after the failure at the earliest, this rank calls MPI no more and lets
+  /// their coroutines go.
   bool poll() { return transfers_.poll(); }
 
   seconds idle(std::size_t idle_polls, urgency who = urgency::waited_for) const {
     const seconds affordable = transfers_.nap(who);
-    // A model on a device does not want the core.
+    // A model on a device does not want the core, so nothing is gained by a longer nap.
     const urgency whose = on_device ? urgency::waited_for : who;
     const seconds nap = affordable > 0 ? affordable : backoff_.idle(idle_polls, whose);
     return nap > 0 ? transfers_.until_sleepers_are_due(nap) : 0;
   }
 
   /// Ends this rank's part: receives are cancelled and fail with `why`, new operations are refused,
-  /// and peers that send here fail too; every rank, where they share memory. Coroutines go on, with
-  /// the exception, when `in_flight()` is 0; keep polling. Call it between resumptions, never from
-  /// inside a coroutine.
+  /// and peers that send here fail, too. If ranks share memory, every rank's part ends. Coroutines
+  /// resume, with the exception, when `in_flight()` is 0; keep polling until then. Call it between
+  /// resumptions, never from inside a coroutine.
   void fail(std::exception_ptr why) { transfers_.fail(std::move(why)); }
 
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
   void abort(const std::string& reason) { transfers_.abort(reason); }
 
  private:
-  /// How long the living wait for the dead.
+  /// How long ranks that are alive wait for dead ones at the end.
   static constexpr seconds departure_time = 5;
 
   mpi_on(device_path path, MPI_Comm users, std::vector<int> hosts = {})

@@ -32,7 +32,7 @@
 
 namespace tutti::transport {
 
-/// NCCL refused a call, or what it does by itself has failed.
+/// NCCL refused a call, or work that it does in the background has failed.
 class nccl_error : public communication_error {
  public:
   nccl_error(ncclResult_t code, source_place where)
@@ -43,7 +43,7 @@ class nccl_error : public communication_error {
 
   ncclResult_t code() const { return code_; }
 
-  /// What helps, where that is known; otherwise nothing.
+  /// What helps, if that is known; otherwise empty.
   static std::string fix(ncclResult_t code) {
     switch (code) {
       case ncclUnhandledCudaError:
@@ -65,15 +65,16 @@ inline void check(ncclResult_t code, source_place where = source_place::current(
   }
 }
 
-/// One rank's end of a group of devices: owned, or the user's.
+/// One rank's NCCL communicator, either owned or the user's.
 ///
-/// An owned one is made on the device that is current, by all ranks together, and does not block:
-/// what takes longer is waited for until a deadline. Where peers are lost it is aborted, which ends
-/// its kernels; also one that is the user's, who must not use it any more.
+/// An owned communicator is made by all ranks together, on the current device, and does not block:
+/// the host waits for calls that take longer, until a deadline. If peers are lost the communicator
+/// is aborted, which ends its kernels, even if it is the user's, who must not use it any more.
 class nccl_communicator {
  public:
-  /// Collective. Throws nccl_error, or communication_error if the others do not come in time;
-  /// `meanwhile`, again and again, may throw if it hears that they will not.
+  /// Collective. Throws nccl_error, or communication_error if the others do not come in time. While
+  /// it waits it calls `meanwhile` again and again, which may throw if it hears that they will not
+  /// come.
   nccl_communicator(
       const ncclUniqueId& common, int rank, int ranks, seconds deadline,
       function_ref<void()> meanwhile = [] {})
@@ -94,8 +95,8 @@ class nccl_communicator {
     swap(other);
     return *this;
   }
-  /// A peer that is lost must not hold up the end: what does not finish is aborted, and failures
-  /// have nobody to be told.
+  /// Aborts what does not finish in time, since a lost peer must not hold up the end. Errors are
+  /// dropped: a destructor has no one to tell.
   ~nccl_communicator() {
     if (handle_ == nullptr || !owned_) {
       return;
@@ -110,21 +111,21 @@ class nccl_communicator {
     abort();
   }
 
-  /// The user's communicator; it stays the user's and must live longer. What throws
-  /// communication_error has aborted it: then it is nobody's to destroy.
+  /// Wraps the user's communicator, which remains the user's and must outlive this. A call that
+  /// throws communication_error has aborted it: then no one may destroy it.
   static nccl_communicator from_native_handle(ncclComm_t users, seconds deadline = 60) {
     nccl_communicator made(deadline);
     made.handle_ = users;
     return made;
   }
-  /// Hands it over: it is the caller's to destroy.
+  /// Hands the communicator over to the caller, who destroys it.
   ncclComm_t release() {
     owned_ = false;
     return handle_;
   }
   /// Null once aborted.
   ncclComm_t native_handle() const { return handle_; }
-  /// How long the host waits for what NCCL has under way.
+  /// How long the host waits for a call that NCCL has in progress.
   seconds deadline() const { return deadline_; }
 
   int rank() const {
@@ -138,7 +139,8 @@ class nccl_communicator {
     return ranks;
   }
 
-  /// What a call comes to that may still be under way, as one that connects two ranks first.
+  /// Returns the result of a call that may still be in progress, such as one that connects two
+  /// ranks first. Throws communication_error at the deadline.
   ncclResult_t settled(
       ncclResult_t code, function_ref<void()> meanwhile = [] {}) const {
     const auto begin = std::chrono::steady_clock::now();
@@ -168,7 +170,7 @@ class nccl_communicator {
     return sentence({"NCCL: ", ncclGetErrorString(found)});
   }
 
-  /// Ends its kernels. Nothing can be done with it afterwards.
+  /// Aborts the communicator, which ends its kernels. It cannot be used afterwards.
   void abort() noexcept {
     if (handle_ != nullptr) {
       static_cast<void>(ncclCommAbort(std::exchange(handle_, nullptr)));
@@ -191,14 +193,14 @@ class nccl_communicator {
 
 namespace detail {
 
-/// What ranks show each other before they make a communicator; of fixed size.
+/// What each rank tells rank 0 before they make a communicator; of fixed size.
 struct nccl_peer {
   std::int32_t version{};
-  std::array<char, 64> device{};  // its bus address
+  std::array<char, 64> device{};  // its PCI bus address
   std::array<char, 192> host{};
 };
 
-/// What rank 0 answers: how to connect, or why not.
+/// Rank 0's answer: how to connect, or why the ranks cannot.
 struct nccl_invitation {
   ncclUniqueId common{};
   std::array<char, 320> why{};
@@ -258,11 +260,12 @@ std::span<const std::byte> shown(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Whom a rank awaits that knows rank 0 has come: who else is missing rank 0 will say.
+/// The value of `awaited` in a rank that knows that rank 0 has come: rank 0 will say which other
+/// rank is missing.
 inline constexpr int nobody = -1;
 
-/// Ends when rank 0 has heard of every peer, each of which hears that it is there, and every rank
-/// has its answer; `awaited`: from whom.
+/// Sends every rank's `mine` to rank 0, which acknowledges each, and rank 0's answer to every rank.
+/// `awaited` is always the rank that this one waits for, or `nobody`.
 template <class Carrier>
 task bootstrap_nccl(Carrier& carrier, const nccl_peer& mine, nccl_invitation& answer,
                     int& awaited) {
@@ -300,7 +303,8 @@ task bootstrap_nccl(Carrier& carrier, const nccl_peer& mine, nccl_invitation& an
   }
 }
 
-/// Throws what a carrier's rank has heard of the others' failure, who come to nothing any more.
+/// Throws the failure of the other ranks if the carrier has heard of one: they will not come any
+/// more.
 template <class Carrier>
 void expect_others(Carrier& carrier) {
   carrier.poll();
@@ -309,9 +313,10 @@ void expect_others(Carrier& carrier) {
   }
 }
 
-/// Drives a carrier until `asking` has ended; at the deadline it fails, on every rank. Who knows
-/// that rank 0 has come leaves it the time from then on to name another. What we sent is rank 0's
-/// to read until it answers: where that never happens the job ends.
+/// Drives a carrier until `asking` has ended. At the deadline it fails on every rank. A rank that
+/// knows that rank 0 has come starts the deadline anew then, and adds a grace time in which rank 0
+/// can name the rank that is missing. Rank 0 may read what this rank has sent until it answers; if
+/// it never answers, the job ends.
 template <class Carrier>
 void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadline) {
   asking.start(carrier.ready_coroutines());
@@ -341,13 +346,13 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
 
 }  // namespace detail
 
-/// NCCL as a library for stream_ordered: its work is on an urgent stream of its own, on the device
-/// that is current where it is made.
+/// NCCL as the library of stream_ordered. It works on an urgent stream of its own, on the device
+/// that is current when this is made.
 ///
-/// Making it is collective and connects every two ranks. Unless the communicator is the user's it
-/// throws usage_error on every rank, in one sentence, where NCCL's versions differ or two ranks
-/// share a device. `deadline` is for that, and for whatever NCCL does on the host; kernels are
-/// watched by whoever waits for the stream.
+/// Making it is collective and connects every pair of ranks. Unless the communicator is the user's
+/// it throws usage_error on every rank, in one sentence, if NCCL's versions differ or two ranks
+/// share a device. `deadline` limits that, and whatever NCCL does on the host; kernels are watched
+/// by whoever waits for the stream.
 class nccl_library {
  public:
   using queue_type = cuda::stream;
@@ -357,9 +362,9 @@ class nccl_library {
       : stream_(cuda::priority::urgent), communicator_(connected(carrier, deadline)) {
     connect(carrier, deadline);
   }
-  /// The user's communicator, whose ranks are the carrier's. Collective too, within the deadline of
-  /// the communicator: it is connected here, where it may not have been. Versions and devices are
-  /// not compared: whoever made it has found them fit.
+  /// Uses the user's communicator, whose ranks must be the carrier's. Collective as well, within
+  /// the communicator's deadline, since the ranks may not be connected yet. Versions and devices
+  /// are not compared: whoever made the communicator has found them fit.
   template <host_transport Carrier>
   nccl_library(Carrier& carrier, nccl_communicator users)
       : stream_(cuda::priority::urgent), communicator_(std::move(users)) {
@@ -422,8 +427,9 @@ class nccl_library {
                              [&carrier] { detail::expect_others(carrier); });
   }
 
-  /// NCCL connects two ranks at their first message, and blocks the host for it. Better here than
-  /// in a step, where ranks that wait for each other must hear of each other.
+  /// Exchanges a byte between all ranks and adds up one float. NCCL connects two ranks at their
+  /// first message and blocks the host meanwhile; that is better here than in a step, where ranks
+  /// that wait for each other must hear of each other.
   template <class Carrier>
   void connect(Carrier& carrier, seconds deadline) {
     const int rank = carrier.rank();
@@ -476,8 +482,8 @@ class nccl_library {
 };
 static_assert(stream_library<nccl_library>);
 
-/// Ranks own a device each and talk by NCCL: `nccl<mpi>` where they are processes,
-/// `nccl<in_process>` where they are threads. Make the device current, then the transport.
+/// Each rank owns a device, and they communicate by NCCL: `nccl<mpi>` if ranks are processes,
+/// `nccl<in_process>` if they are threads. Make the device current, then the transport.
 template <host_transport Carrier>
 using nccl = stream_ordered<nccl_library, Carrier>;
 

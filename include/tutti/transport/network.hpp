@@ -18,11 +18,12 @@
 
 namespace tutti::transport {
 
-/// A network interface card (NIC): bytes pass it at this rate, one message after the other, in
-/// each direction apart; the head of a message that it sends is so long on its way. One message
-/// alone may not fill it: its last byte follows its head at a share of the rate, and others pass
-/// meanwhile. Where k exchanges are under way at once, each takes k times the share as long, not k
-/// times: contention by 1.5 of two is a share of 0.75.
+/// A network interface card (NIC). Messages pass it one after the other at `bytes_per_second`,
+/// separately in each direction, and the head of a message takes `latency` to reach the receiver.
+/// One message may not fill the link: its last byte follows its head at `share_of_one` of the rate,
+/// while other messages use the rest. So each of k exchanges at once takes k * share_of_one times
+/// as long as one on its own, not k times: two that slow each other down by 1.5 mean a share of
+/// 0.75.
 /// After: Shi, Chu and Li, "Exploiting Simultaneous Communications", INFOCOM 2021 (the contention).
 struct link {
   double bytes_per_second{};
@@ -30,26 +31,27 @@ struct link {
   double share_of_one{1};
 };
 
-/// How much longer a message of a chunk takes than its link says, on the data channel or the coded
-/// one, where few ranks represent many (core/representatives.hpp).
-struct stretch {
+/// The factors by which a message of a chunk, on the data or the coded channel, takes longer than
+/// its link says, where few simulated ranks represent many (core/representatives.hpp).
+struct cost_factors {
   double latency{1};
   double bytes{1};
-  bool between_hosts{};  ///< inside one, none
+  bool between_hosts{};  ///< applies only to messages between hosts
 };
 
-/// Which ranks share a host, and by what NIC each host reaches the others. The network between the
+/// Which ranks share a host, and by which NIC each host reaches the others. The network between the
 /// NICs is never the bottleneck.
 class network {
  public:
-  /// Between ranks of one host, unless somebody says otherwise: no time.
+  /// The link between ranks of one host unless another is given: it takes no time.
   static constexpr link at_once{std::numeric_limits<double>::infinity(), 0};
 
-  /// A host for each rank.
+  /// Gives each rank a host of its own.
   network(int ranks, link nic) : network(ranks, nic, 1, at_once) {}
 
-  /// Consecutive ranks share a host, `per_host` each, and its NIC; to one another they send by
-  /// `inside`, of which every rank has its own. Throws usage_error if that cannot be.
+  /// Puts `per_host` consecutive ranks on each host, which share its NIC. Ranks of one host send to
+  /// each other by `inside`, a link that each rank has to itself. Throws usage_error for fewer than
+  /// 1 rank, fewer than 1 rank a host, or an invalid link.
   network(int ranks, link nic, int per_host, link inside) : inside_(check(inside)) {
     if (ranks < 1) {
       throw usage_error("cannot simulate " + std::to_string(ranks) + " ranks. Fix: use at least 1");
@@ -70,25 +72,27 @@ class network {
   const link& nic(std::size_t host) const { return nics_[host]; }
   const link& inside() const { return inside_; }
   bool share_host(int rank, int other) const { return host(rank) == host(other); }
-  /// The link by which `rank` takes part in a message that it has with `peer`.
+  /// The link of `rank` that its messages with `peer` use: its own inside a host, or its host's
+  /// NIC.
   const link& way(int rank, int peer) const {
     return share_host(rank, peer) ? inside_ : nic(host(rank));
   }
 
-  /// Moves `rank` to a host of its own, with this NIC.
+  /// Moves `rank` to a new host of its own, with this NIC.
   void isolate(int rank, link nic) {
     host_.at(static_cast<std::size_t>(rank)) = nics_.size();
     nics_.push_back(check(nic));
   }
-  /// A host's NIC from a moment on: of what was posted before it keeps the sender's NIC busy as
-  /// long as then, and is timed at the receiver's as that is when its head arrives.
+  /// A change of a host's NIC at a moment. A message posted before it keeps the sender's NIC busy
+  /// for as long as the old NIC would; how it passes the receiver's NIC is computed when its head
+  /// arrives.
   struct change {
     seconds when{};
     std::size_t host{};
     link nic{};
   };
-  /// Where time is virtual; emulation in real time takes no notice. Throws usage_error for a host
-  /// that is not there, or a moment that is none.
+  /// Changes the NIC of `host` at virtual time `when`, for run_simulated and run_emulated;
+  /// run_shaped ignores it. Throws usage_error for a host that does not exist or a moment before 0.
   void change_nic(seconds when, std::size_t host, link nic) {
     if (!(when >= 0)) {
       throw usage_error("a NIC cannot change at " + std::to_string(when) +
@@ -103,26 +107,27 @@ class network {
   std::vector<change>& changes() { return changes_; }
   void take_effect(const change& which) { nics_[which.host] = which.nic; }
 
-  /// From now on messages of chunks take so much longer: as the first of these says those of the
-  /// first chunk, and so on, and as the last all that are left.
-  void stretch_data(std::vector<stretch> of_chunks) { data_ = std::move(of_chunks); }
+  /// Makes messages of chunks take longer from now on: those of chunk i as `of_chunks[i]` says, and
+  /// those of all further chunks as its last entry says.
+  void stretch_data(std::vector<cost_factors> of_chunks) { data_ = std::move(of_chunks); }
 
-  /// How long a message between two ranks keeps the NIC of `rank`, one of them, busy.
+  /// How long a message between `rank` and `peer` keeps the NIC of `rank` busy.
   seconds occupation(int rank, int peer, tag of, std::size_t bytes) const {
     return static_cast<double>(bytes) * stretched(rank, peer, of).bytes /
            way(rank, peer).bytes_per_second;
   }
-  /// How long its last byte follows its head at least.
+  /// The least time by which a message's last byte follows its head.
   seconds passage(int rank, int peer, tag of, std::size_t bytes) const {
     return std::max(occupation(rank, peer, of, bytes) / way(rank, peer).share_of_one,
                     occupation(peer, rank, of, bytes) / way(peer, rank).share_of_one);
   }
-  /// How long the head of a message that `rank` sends is on its way.
+  /// How long the head of a message that `rank` sends takes to reach `peer`.
   seconds latency(int rank, int peer, tag of) const {
     return way(rank, peer).latency * stretched(rank, peer, of).latency;
   }
 
-  /// Each part of it in one word, for processes to compare: its hosts, their NICs, what is inside.
+  /// A hash of each part, for processes to compare: the ranks' hosts, the hosts' NICs, and the link
+  /// inside hosts.
   using hashes = std::array<std::uint64_t, 3>;
   hashes hashed() const {
     std::array<running_hash, 3> parts;
@@ -135,7 +140,7 @@ class network {
     feed(parts[2], inside_);
     return {parts[0].value(), parts[1].value(), parts[2].value()};
   }
-  /// Throws usage_error where this is the network of `rank` and another than rank 0's.
+  /// Throws usage_error if this network, given by `rank`, differs from rank 0's.
   void expect_same(const hashes& of_rank_0, int rank) const {
     constexpr std::array parts{"other hosts", "other NICs", "another link inside hosts"};
     const hashes own = hashed();
@@ -148,8 +153,8 @@ class network {
     }
   }
 
-  /// A later message may be quicker than one before it, by what one leaves of a link or by a
-  /// change.
+  /// Whether a later message may reach its receiver before an earlier one: where one message does
+  /// not fill its link, or where a NIC changes.
   bool may_overtake() const {
     const auto shares = [](const link& each) { return each.share_of_one < 1; };
     return !changes_.empty() || shares(inside_) || std::any_of(nics_.begin(), nics_.end(), shares);
@@ -176,19 +181,19 @@ class network {
     }
   }
 
-  stretch stretched(int rank, int peer, tag of) const {
+  cost_factors stretched(int rank, int peer, tag of) const {
     if (data_.empty() || (of.channel != channel::data && of.channel != channel::coded)) {
       return {};
     }
-    const stretch& its = data_[std::min<std::size_t>(of.chunk, data_.size() - 1)];
-    return its.between_hosts && share_host(rank, peer) ? stretch() : its;
+    const cost_factors& its = data_[std::min<std::size_t>(of.chunk, data_.size() - 1)];
+    return its.between_hosts && share_host(rank, peer) ? cost_factors() : its;
   }
 
   link inside_;
   std::vector<std::size_t> host_;
   std::vector<link> nics_;
   std::vector<change> changes_;
-  std::vector<stretch> data_{};
+  std::vector<cost_factors> data_{};
 };
 
 }  // namespace tutti::transport

@@ -15,10 +15,10 @@
 
 namespace tutti::transport::detail {
 
-/// What a coroutine awaits: it resumes when every half has completed, of which an exchange has two,
-/// its send and its receive, and anything else one. All transports' operations derive from this.
-/// The constructor begins the transfer, and the object stays where it is, in the frame of the
-/// coroutine that awaits it, until the transfer ends.
+/// A transfer or a sleep that a coroutine awaits; the operations of all transports derive from it.
+/// An exchange has two halves, its send and its receive, and any other operation has one. The
+/// coroutine resumes when every half has completed. The constructor begins the transfer, and the
+/// object stays in place, in the frame of the coroutine that awaits it, until the transfer ends.
 class operation {
  public:
   operation(run_queue& queue, int halves) : queue_(&queue), pending_(halves) {}
@@ -42,10 +42,10 @@ class operation {
     }
   }
 
-  operation* next{};  // among those that failed and wait until nothing is in flight
+  operation* next{};  // in the list of failed operations, which wait until nothing is in flight
 
  protected:
-  /// For an operation that usually completes before anybody suspends.
+  /// Adds a half, in an operation that usually completes before its coroutine suspends.
   void expect_half() { ++pending_; }
 
  private:
@@ -54,39 +54,41 @@ class operation {
   run_queue* queue_;
   std::coroutine_handle<> waiter_ = nullptr;
   int pending_;
-  int parked_ = 0;  // halves that are over, but whose coroutine must not learn it yet
+  int parked_ = 0;  // halves that are over, while the coroutine must not resume yet
   std::exception_ptr failure_ = nullptr;
 };
 
-/// What one rank's end of a transport has started and not got back.
+/// The halves that one rank's end of a transport has in flight.
 ///
-/// After a failure no coroutine goes on before nothing is in flight any more: one that unwinds
-/// takes its other operations' memory with it. So failed operations are parked, and resume together
-/// when nothing is in flight; after a failure nothing completes well any more.
+/// After a failure no coroutine may resume while anything is in flight, since a coroutine that
+/// unwinds frees the memory of its other operations. So halves that end after a failure are parked,
+/// and their coroutines resume together, with the exception, when nothing is in flight. No
+/// operation succeeds after a failure.
 class under_way {
  public:
   std::size_t count() const { return count_; }
   const std::exception_ptr& failure() const { return failure_; }
   bool failed() const { return failure_ != nullptr; }
 
-  /// A half is in flight.
+  /// Counts a half as in flight.
   void begin() { ++count_; }
-  /// It is over, at its peer too.
+  /// Ends a half that is over at its peer as well.
   void end(operation& its) {
     --count_;
     end_local(its);
   }
-  /// Something in flight that is no half of an operation is over.
+  /// Ends something that was counted as in flight but is no half of an operation.
   void end() {
     --count_;
     settle();
   }
-  /// It is over, refused: somebody else's failure, of which this rank learns in this poll.
+  /// Ends a half that was refused, because of a failure of which this rank learns in the same poll.
   void end_refused(operation& its) {
     --count_;
     park(its);
   }
-  /// A half that was never in flight (a sleep) is over.
+  /// Completes or parks a half without counting. Called directly for one that was never in flight
+  /// (a sleep).
   void end_local(operation& its) {
     if (failed()) {
       park(its);
@@ -94,7 +96,7 @@ class under_way {
       its.complete();
     }
   }
-  /// A half that could not begin or is over, and fails when nothing is in flight.
+  /// Parks a half that could not begin or is over; it fails when nothing is in flight.
   void park(operation& its) {
     if (its.parked_++ == 0) {
       parked_.push(its);
@@ -104,7 +106,7 @@ class under_way {
 
   void fail(std::exception_ptr why) { failure_ = std::move(why); }
 
-  /// Resumes the parked if nothing is in flight any more.
+  /// After a failure, resumes the parked operations if nothing is in flight any more.
   void settle() {
     if (!failed() || count_ != 0) {
       return;
@@ -125,10 +127,10 @@ class under_way {
   fifo<operation> parked_;
 };
 
-/// Goes on when the transport's clock shows `due`.
+/// A sleep, which completes when the transport's clock shows `due`.
 class sleep_operation : public operation {
  public:
-  /// `lay_down(*this)` hands it to whoever watches the clock.
+  /// `lay_down(*this)` hands the sleep to whatever watches the clock.
   template <class LayDown>
   sleep_operation(run_queue& queue, under_way& flights, seconds when, LayDown lay_down)
       : operation(queue, 1), due(when) {
@@ -143,7 +145,8 @@ class sleep_operation : public operation {
   seconds due;
 };
 
-/// Coroutines that sleep on a real clock. A handful at most, so a list.
+/// The coroutines that sleep on a real clock, earliest first. They are a handful at most, so this
+/// is a list.
 class sleepers {
  public:
   void add(sleep_operation& fresh) {
@@ -157,12 +160,12 @@ class sleepers {
   }
 
   bool empty() const { return first_ == nullptr; }
-  /// `nap`, or until somebody is due. Any thread may ask.
+  /// Returns `nap`, or less if a sleep is due earlier. Any thread may ask.
   seconds cut_short(seconds nap, seconds now) const {
     return std::clamp(due_.load(std::memory_order_relaxed) - now, 0.0, nap);
   }
 
-  /// Wakes whoever is due, the earliest first; says whether there was one.
+  /// Ends every sleep that is due, the earliest first. Returns true if there was one.
   bool wake(seconds now, under_way& flights) {
     bool any = false;
     while (first_ != nullptr && first_->due <= now) {
@@ -190,7 +193,8 @@ class sleepers {
   }
 
   sleep_operation* first_ = nullptr;
-  std::atomic<seconds> due_{std::numeric_limits<seconds>::infinity()};  // the first
+  // When the first sleep is due; any thread may read it.
+  std::atomic<seconds> due_{std::numeric_limits<seconds>::infinity()};
 };
 
 }  // namespace tutti::transport::detail

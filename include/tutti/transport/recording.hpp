@@ -16,21 +16,21 @@
 
 namespace tutti::transport {
 
-/// One operation as it began, on the transport's clock.
+/// One operation, at the time when it began on the transport's clock.
 struct recorded {
   enum class kind : std::uint8_t { send, receive, loan, any, rendezvous, all_reduce };
 
   seconds time{};
   int rank{};
-  int peer{};  // -1: anybody, or everybody
+  int peer{};  // -1: any rank, or all ranks
   tag where{};
-  std::size_t bytes{};  // 0 where the sender decides
+  std::size_t bytes{};  // 0 if only the sender knows
   kind what{};
 };
 
-/// Writes down every operation of `Transport` and is otherwise that transport, but for memory that
-/// processes of a host share, which it hides. An exchange is a send and a receive. Cost: one look
-/// at the clock and 48 bytes an operation; memory is taken once.
+/// Records every operation of `Transport`, and otherwise is that transport, except that it hides
+/// memory that processes of a host share. An exchange is recorded as a send and a receive. Cost:
+/// one look at the clock and 48 bytes an operation; memory is allocated once.
 template <class Transport>
 class recording {
  public:
@@ -40,7 +40,7 @@ class recording {
   static constexpr bool completes_when_enqueued = is_stream_ordered<Transport>;
   static constexpr bool sends_what_is_written = tutti::sends_what_is_written<Transport>;
 
-  /// What begins after `capacity` operations is counted by `missed` and not written down.
+  /// Operations after the first `capacity` are counted by `missed` and not recorded.
   recording(Transport& inner, std::size_t capacity) : inner_(&inner) { log_.reserve(capacity); }
 
   std::span<const recorded> log() const { return log_; }

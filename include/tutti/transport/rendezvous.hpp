@@ -14,21 +14,23 @@
 #include "tutti/base/tag.hpp"
 #include "tutti/transport/operation.hpp"
 
-/// Ranks that reach one memory, threads or processes of a host, show each other a few bytes.
+/// A rendezvous: ranks that reach one memory (threads, or processes of a host) show each other a
+/// few bytes.
 namespace tutti::transport::detail {
 
-/// What one rank shows, in a cache line of its own.
+/// The bytes that one rank shows, in a cache line of its own.
 struct alignas(64) rendezvous_line {
   std::atomic<std::uint64_t> generation{0};
   std::array<std::byte, 56> bytes{};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Where ranks meet. A line for each rank, in two copies: the next rendezvous may begin while slow
-/// ranks still read this one, and the one after that only when all have left it.
+/// The lines through which ranks show each other bytes, round after round. Each rank has two lines,
+/// used in turns: the next round may begin while slow ranks still read this one, and the round
+/// after that begins only when all ranks have left this one.
 class rendezvous {
  public:
-  /// Lines of one rendezvous.
+  /// How many lines one rendezvous takes.
   static std::size_t lines(int ranks) { return 2 * static_cast<std::size_t>(ranks); }
 
   rendezvous(rendezvous_line* first, int ranks) : first_(first), ranks_(ranks) {}
@@ -37,7 +39,7 @@ class rendezvous {
     return first_[(generation & 1) * static_cast<std::size_t>(ranks_) +
                   static_cast<std::size_t>(rank)];
   }
-  /// Shows `bytes` as this rank's part of its next rendezvous here, whose number is the answer.
+  /// Shows `bytes` as this rank's part of its next round. Returns the number of that round.
   std::uint64_t show(int rank, std::span<const std::byte> bytes) const {
     TUTTI_ASSERT(bytes.size() <= sizeof(rendezvous_line::bytes),
                  "a rendezvous shows at most 56 bytes");
@@ -63,8 +65,8 @@ class rendezvous {
   int ranks_;
 };
 
-/// What every rank showed. While it lives no rank that fails lets go of what its bytes point to;
-/// so do not keep it over another await.
+/// What every rank has shown in one round. While a view lives, no rank that fails frees what its
+/// bytes point to; so do not keep a view over another await.
 template <class Endpoint>
 class rendezvous_view {
  public:
@@ -81,7 +83,7 @@ class rendezvous_view {
     }
   }
 
-  /// Valid until this rank's second rendezvous from now on this tag.
+  /// Valid until this rank's second round from now on this tag.
   const std::byte* of(int rank) const { return where_.line(generation_, rank).bytes.data(); }
   template <class T>
   T shown(int rank) const {
@@ -96,6 +98,7 @@ class rendezvous_view {
   std::uint64_t generation_;
 };
 
+/// Shows this rank's bytes, and completes with a view when every rank has shown its own.
 template <class Endpoint>
 class rendezvous_operation : public operation {
  public:
@@ -105,7 +108,7 @@ class rendezvous_operation : public operation {
         where_(self.rendezvous_on(where)),
         generation_(self.show(where_, bytes)) {}
 
-  /// Where the caller waits anyway it looks for a moment: peers are usually a cache miss away.
+  /// Looks for a moment first, since the caller waits anyway: peers are usually a cache miss away.
   bool await_ready() {
     if (self_->failed()) {
       expect_half();

@@ -8,32 +8,36 @@
 
 namespace tutti::transport::detail {
 
-/// How a long message is cut so that its first pieces can be worked on while the rest is on its
-/// way. Both ends compute it from the size alone, and the pieces of two different sizes always
-/// differ somewhere in length: short messages travel whole, and the length of a first piece, longer
-/// than any of these, says how many follow. So a disagreement shows without a header.
+/// The pieces in which a long message travels, so that the receiver can work on the first ones
+/// while the rest is on its way. Both ends compute them from the message's size alone. Short
+/// messages travel whole. The first piece of a long message is longer than any of these, and its
+/// length says how many pieces follow. So two different sizes always differ in the length of some
+/// piece, and a disagreement about the size shows without a header.
 ///
-/// Between hosts long pieces ask their receiver before they travel, and its answer stands behind
-/// all that it is sending itself. Short pieces ask nobody: messages of up to 4 MiB travel in these,
-/// and of longer ones they follow the first questions and keep the wire busy until the answers
-/// come.
+/// Between hosts, MPI asks the receiver before it sends a long piece, and the receiver's answer
+/// queues behind everything that the receiver is sending itself. MPI sends short pieces without
+/// asking (its eager protocol). A message of up to 4 MiB travels in short pieces only. In a longer
+/// one they follow the first long pieces that ask, and keep the wire busy until the answers come.
 class segments {
  public:
-  /// Measured with two ranks over shared memory: below, cutting costs more than it hides; above,
-  /// pieces keep the staging of a fold in cache and halve its time at 32 MiB.
+  /// The longest piece. Measured with two ranks over shared memory: cutting shorter messages costs
+  /// more than it hides; in longer ones pieces keep the staging of a fold in cache and halve its
+  /// time at 32 MiB.
   static constexpr std::size_t piece_limit = 4_MiB;
   static constexpr std::size_t granule = 64;
-  /// The first size that is cut. Not a power of two, for those are common and would leave a rest.
+  /// The smallest size that is cut inside a host. It is no power of two, as sizes of messages often
+  /// are, because a message of exactly this size is cut into one piece and an empty one.
   static constexpr std::size_t whole_limit = piece_limit + granule;
-  /// The first size that is cut between hosts.
+  /// The smallest size that is cut between hosts.
   static constexpr std::size_t whole_limit_far = 48_KiB + granule;
-  /// So long are pieces that ask nobody: with its header less than 64 KiB, Open MPI's limit over
-  /// TCP.
+  /// The length of a short piece: with its header it stays below 64 KiB, up to which Open MPI sends
+  /// over TCP without asking.
   static constexpr std::size_t early_limit = 60_KiB;
-  /// So many beside the first. Whoever comes late may find them all in MPI's memory.
+  /// The most short pieces besides the first piece. A receiver that comes late may find all of them
+  /// in MPI's memory.
   static constexpr std::size_t most_early = 70;
   static constexpr std::size_t all_early = most_early * early_limit;
-  /// So many long pieces ask before the early ones are sent.
+  /// How many long pieces ask before the short ones are sent.
   static constexpr std::size_t first_questions = 4;
 
   struct piece {
@@ -42,7 +46,7 @@ class segments {
   };
 
   segments() = default;
-  /// Inside a host.
+  /// Cuts a message inside a host.
   explicit segments(std::size_t bytes) : first_(bytes) {
     if (bytes >= whole_limit) {
       const std::size_t following =
@@ -51,6 +55,7 @@ class segments {
       late_ = evenly(bytes - first_, following);
     }
   }
+  /// Cuts a message between hosts.
   static segments between_hosts(std::size_t bytes) {
     if (bytes < whole_limit_far) {
       return whole(bytes);
@@ -67,10 +72,11 @@ class segments {
     made.end_at(bytes);
     return made;
   }
-  /// For a rank that receives from anybody, and looks for no message while it works on another: a
-  /// question would wait until then, and the answer to it behind all that the sender has sent
-  /// meanwhile. So no piece asks, and as many follow as the first says in five bits and an
-  /// exponent: of many up to a sixteenth may be empty.
+  /// Cuts a message between hosts for a rank that receives from any rank. Such a rank looks for no
+  /// message while it works on another: a question would wait until then, and the answer to it
+  /// behind everything that the sender has sent meanwhile. So no piece asks. The length of the
+  /// first piece gives the number of pieces that follow in five bits and an exponent, rounded up,
+  /// so that up to a sixteenth of many pieces may be empty.
   static segments to_a_listener(std::size_t bytes) {
     if (bytes < whole_limit_far) {
       return whole(bytes);
@@ -84,8 +90,8 @@ class segments {
     made.end_at(bytes);
     return made;
   }
-  /// What comes to a listener with a first piece of so many bytes: the longest message that begins
-  /// so.
+  /// Returns the cut of the longest message with a first piece of `first` bytes, for a rank that
+  /// receives from any rank.
   static segments begun_by(std::size_t first) {
     segments made = whole(first);
     if (first >= whole_limit_far) {
@@ -95,14 +101,14 @@ class segments {
     }
     return made;
   }
-  /// The message has `bytes`, no more than it might have had: its last pieces are shorter, or
+  /// Shortens the message to `bytes`, no more than it has now: its last pieces become shorter or
   /// empty.
   void end_at(std::size_t bytes) {
     const std::size_t rest = bytes - first_;
     early_.bytes = std::min(rest, early_.count * early_.each);
     late_.bytes = rest - early_.bytes;
   }
-  /// One piece, whatever its size.
+  /// Leaves a message in one piece, whatever its size.
   static segments whole(std::size_t bytes) {
     segments made;
     made.first_ = bytes;
@@ -111,12 +117,12 @@ class segments {
 
   std::size_t bytes() const { return first_ + early_.bytes + late_.bytes; }
   std::size_t count() const { return 1 + early_.count + late_.count; }
-  /// So many pieces ask nobody; none inside a host.
+  /// How many pieces are sent without asking; 0 for a message that is whole or stays inside a host.
   std::size_t early() const { return early_.count > 0 ? 1 + early_.count : 0; }
   bool is_early(std::size_t index) const {
     return early_.count > 0 && (index == 0 || is_short(index));
   }
-  /// The most bytes that this piece, or one of its kind, may have.
+  /// The most bytes that this piece, or any other of its kind (short or long), may have.
   std::size_t longest(std::size_t index) const {
     if (early_.count > 0) {
       return is_early(index) ? std::max(first_, early_.each) : late_.each;
@@ -147,7 +153,7 @@ class segments {
       return {offset + begin, std::min(each, bytes - begin)};
     }
   };
-  /// Long pieces behind the first and before the short ones.
+  /// How many long pieces travel between the first piece and the short ones.
   std::size_t asking() const { return std::min(first_questions, late_.count); }
   bool is_short(std::size_t index) const {
     return index > asking() && index <= asking() + early_.count;

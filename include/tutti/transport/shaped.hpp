@@ -23,8 +23,8 @@
 
 namespace tutti::transport {
 
-/// Processes of one host connected as over a network of many hosts, in real time; what `Carrier`
-/// can do beside messages, its own all-reduce or a peer's memory, is hidden.
+/// Connects processes of one host as if over a network of many hosts, in real time. Whatever
+/// `Carrier` offers besides messages, such as its own all-reduce or peers' memory, is hidden.
 template <class Carrier>
 using shaped = basic_in_process<virtual_queue, shaped_link<Carrier>>;
 
@@ -33,8 +33,8 @@ static_assert(transport_policy<shaped<in_process>> && has_virtual_time<shaped<in
 
 namespace detail {
 
-/// How a process, or all of them, kept up with the wall.
-struct punctuality {
+/// How well one process, or all of them together, kept up with the wall clock.
+struct lateness {
   seconds time{};
   seconds wall{};
   seconds late{};
@@ -49,7 +49,7 @@ struct punctuality {
     worst = std::max(worst, behind);
     ++events;
   }
-  void add(const punctuality& other) {
+  void add(const lateness& other) {
     time = std::max(time, other.time);
     wall = std::max(wall, other.wall);
     late += other.late;
@@ -58,7 +58,8 @@ struct punctuality {
   }
 };
 
-/// One rank's process: its coroutine, resumed by what is due and by what the others send.
+/// One rank's process: a coroutine that is resumed by due events and by the other processes'
+/// messages.
 template <class Carrier>
 class shaped_process {
   using world = shaped<Carrier>;
@@ -82,7 +83,7 @@ class shaped_process {
       std::rethrow_exception(first_);
     }
     if (shared_.aborted() && !knew_) {
-      throw communication_error(shared_.reason());  // what the job took nobody knows
+      throw communication_error(shared_.reason());  // no process knows how long the job took
     }
     const auto events = static_cast<double>(std::max<std::uint64_t>(1, kept_.events));
     return {{kept_.time, kept_.events}, kept_.wall, kept_.late / events, kept_.worst};
@@ -108,7 +109,7 @@ class shaped_process {
 
   void begin() { rank_.start(queue()); }
 
-  /// One event, and everything that follows from it at once.
+  /// Handles one event, and everything that follows from it immediately.
   void step() {
     queue().drain();
     bool progress = link().read_arrived();
@@ -149,7 +150,8 @@ class shaped_process {
     }
   }
 
-  /// Never while some process has something to do or an event to come.
+  /// Since when all processes have been idle; infinity while one has something to do or an event to
+  /// come.
   seconds all_idle_since() {
     seconds last = 0;
     for (int rank = 0; rank < end().size(); ++rank) {
@@ -162,7 +164,8 @@ class shaped_process {
 
   bool over() { return finished_ && link().at_rest(); }
 
-  /// Every process adds up what all have kept, which all have then come to; then nobody sends.
+  /// Adds up, on every process, the lateness of all. That needs all ranks to have finished, so
+  /// nobody sends afterwards and this process may stop listening.
   void depart() {
     switch (leaving_) {
       case leaving::not_yet:
@@ -181,7 +184,7 @@ class shaped_process {
     }
   }
 
-  static task add_up(Carrier& carrier, punctuality& kept) {
+  static task add_up(Carrier& carrier, lateness& kept) {
     constexpr tag sums{channel::control, 0, 0};
     const auto bytes = std::as_writable_bytes(std::span(&kept, 1));
     try {
@@ -191,7 +194,7 @@ class shaped_process {
         co_return;
       }
       for (int rank = 1; rank < carrier.size(); ++rank) {
-        punctuality other;
+        lateness other;
         co_await carrier.receive(rank, sums, std::as_writable_bytes(std::span(&other, 1)));
         kept.add(other);
       }
@@ -199,10 +202,11 @@ class shaped_process {
         co_await carrier.send(rank, sums, bytes);
       }
     } catch (...) {
-    }  // who listens learns it too
+    }  // the listening coroutine learns of the failure, too
   }
 
-  /// Somebody here has failed: it ends everywhere, within `carrier_limit`.
+  /// Tells the carrier that some rank has failed, and ends the job if `carrier_limit` passes before
+  /// the carrier is at rest.
   void tell_carrier() {
     Carrier& carrier = link().carrier();
     if (!std::exchange(told_, true)) {
@@ -225,10 +229,10 @@ class shaped_process {
   seconds stall_limit_;
   task rank_;
   task adding_up_;
-  punctuality kept_;
+  lateness kept_;
   std::exception_ptr first_;
   bool finished_ = false;
-  bool knew_ = false;  // of a failure, when it finished: what it has made of it stands
+  bool knew_ = false;  // knew of a failure when it finished, so its own outcome stands
   bool told_ = false;
   enum class leaving { not_yet, adding_up, last_word } leaving_ = leaving::not_yet;
   seconds failed_at_ = 0;
@@ -236,11 +240,11 @@ class shaped_process {
 
 }  // namespace detail
 
-/// Runs the coroutine `body(world)` as this process's rank of a network, in real time; `carrier`
+/// Runs the coroutine `body(world)` as this process's rank of a network, in real time. `carrier`
 /// moves the bytes and belongs to the run until it ends. Collective, on one host. If a rank throws,
-/// all end: it with its exception, the others with its words; so do they where no rank has an event
-/// to come and nothing moves for `stall_limit`. Answers, on every rank, how long the job took on
-/// the network's time and how well the host kept up.
+/// all end: that rank with its exception, the others with its message. All end as well if no rank
+/// has an event to come and nothing moves for `stall_limit`. Returns, on every rank, how long the
+/// job took in the network's time and how well the host kept up.
 template <class Carrier, class Body>
 emulated_run run_shaped(Carrier& carrier, network over, device each, Body body,
                         seconds stall_limit = 60) {

@@ -25,12 +25,12 @@
 
 namespace tutti::transport {
 
-/// What is due on a virtual clock, earliest first; what is due together, in the order it was set.
+/// A virtual clock with its events, handled earliest first, and in the order in which they were set
+/// if due together.
 ///
-/// Alike ranks set their events almost in the order in which they come due. So an event joins the
-/// first of a few ascending runs whose last it does not precede (as in patience sorting) and a
-/// heap only where none is. Cost: a look at each run, and the heap's logarithm for what is out of
-/// order.
+/// Ranks that behave alike set their events almost in the order in which they come due. So an event
+/// joins the first of a few ascending runs that it may follow (as in patience sorting), and a heap
+/// if there is none. Cost: a look at each run, and the heap's logarithm for events out of order.
 class virtual_clock {
  public:
   using action = void (*)(void* context, void* subject);
@@ -51,7 +51,7 @@ class virtual_clock {
   }
 
   bool empty() const { return handled_ == set_; }
-  /// When the next event is due; there must be one.
+  /// Returns when the next event is due; there must be one.
   seconds next_due() {
     const ascending_run* first = first_run();
     return first != nullptr ? first->front().due : heap_.front().due;
@@ -78,7 +78,7 @@ class virtual_clock {
     }
   };
 
-  /// First in, first out.
+  /// A first-in, first-out queue of events.
   class ascending_run {
    public:
     bool empty() const { return head_ == tail_; }
@@ -106,7 +106,7 @@ class virtual_clock {
     std::size_t tail_ = 0;
   };
 
-  /// The run whose first event is the next; none if that is on the heap.
+  /// Returns the run whose first event is the next one; null if that is on the heap.
   ascending_run* first_run() {
     ascending_run* first = nullptr;
     const event* next = heap_.empty() ? nullptr : &heap_.front();
@@ -138,16 +138,17 @@ class virtual_clock {
   std::uint64_t handled_ = 0;
 };
 
-/// What a rank encodes, decodes and adds with: so many bytes read or written a second, one kernel
-/// after the other. Kernels that only move memory are bound by that; measured figures replace it.
+/// The device with which a rank encodes, decodes and adds: it reads or writes so many bytes a
+/// second, one kernel after the other. Kernels that only move memory are bound by that rate; a
+/// measured rate can replace it.
 struct device {
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// A device's queue on a virtual clock. Kernels run at once on the host, where there is memory to
-/// run on; what passes is the time that they are charged. As on a real device the host goes on
-/// meanwhile, and events say when the device will have come so far. A queue that is derived may be
-/// of a rank in real time: then kernels take as long as they take, or are slept.
+/// The queue of a simulated device on a virtual clock. Kernels run at once on the host, if there is
+/// memory to run on; the virtual time that passes is what they are charged. As on a real device the
+/// host goes on meanwhile, and events say when the device will have come so far. A derived queue
+/// may belong to a rank in real time: its kernels take the time that they take, or sleep instead.
 class virtual_queue : public host_loops<virtual_queue> {
  public:
   /// A moment on the virtual clock.
@@ -155,7 +156,7 @@ class virtual_queue : public host_loops<virtual_queue> {
 
   virtual_queue(const virtual_clock& clock, device kind) : clock_(&clock), kind_(kind) {}
 
-  /// What is charged passes on the clock; not so of a rank in real time.
+  /// Whether charges pass on the virtual clock; false for a rank in real time.
   bool models_time() const { return clock_ != nullptr; }
   event record() const { return clock_ == nullptr ? 0 : std::max(busy_until_, clock_->now()); }
   void wait(event passed) { busy_until_ = std::max(busy_until_, passed); }
@@ -176,10 +177,10 @@ class virtual_queue : public host_loops<virtual_queue> {
   }
 
  protected:
-  /// Of a rank in real time.
+  /// For a rank in real time.
   virtual_queue() = default;
 
-  /// From now on kernels do not run: `sleep` is called for what each of them is charged.
+  /// From now on kernels do not run: `sleep` is called with the bytes that each of them is charged.
   void sleep_by(void (*sleep)(virtual_queue&, std::size_t)) { sleep_ = sleep; }
 
  private:
@@ -190,14 +191,14 @@ class virtual_queue : public host_loops<virtual_queue> {
 };
 static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
 
-/// Delivery on a virtual clock, through the NICs of a network.
+/// Delivers messages on a virtual clock, through the NICs of a network.
 ///
-/// The head of a message leaves when its bytes are there and the sender's NIC is free, and its
-/// last byte bytes / rate later. It passes the receiver's NIC as soon as the head is there and the
-/// NIC free, in bytes / rate, and not before its last byte has come. NICs serve messages in the
-/// order in which their heads come. A message is delivered, and its send completes once it is read,
-/// when its last byte has passed, and the message of its pair and tag before it is there; to
-/// oneself at once. Cost: two heap operations a message.
+/// The head of a message leaves when its bytes are ready and the sender's NIC is free, and its last
+/// byte bytes / rate later. The message passes the receiver's NIC in bytes / rate, as soon as its
+/// head has come and that NIC is free, but no earlier than its last byte comes. NICs serve messages
+/// in the order in which their heads come. A message is delivered when its last byte has passed and
+/// the previous message of its pair and tag has been delivered; its send completes once it is read.
+/// A message to oneself is delivered at once. Cost: two heap operations a message.
 class virtual_link {
  public:
   static constexpr bool virtual_time = true;
@@ -218,7 +219,7 @@ class virtual_link {
           this, &later);
     }
   }
-  virtual_link(const virtual_link&) = delete;  // the clock has its address
+  virtual_link(const virtual_link&) = delete;  // the clock's events hold its address
   virtual_link& operator=(const virtual_link&) = delete;
 
   seconds now() const { return events_.now(); }
@@ -262,7 +263,7 @@ class virtual_link {
     return network_.occupation(rank, peer, which.where, which.bytes.size());
   }
 
-  /// The head is there; the rest follows as fast as both NICs let it.
+  /// Handles the arrival of a head. The rest follows as fast as both NICs let it.
   template <class Fabric, class Message>
   static void arrive(void* shared, void* its) {
     virtual_link& self = static_cast<Fabric*>(shared)->delivery();
@@ -287,32 +288,32 @@ class virtual_link {
   network network_;
   detail::arrival_order order_;
   std::vector<nic> hosts_;
-  std::vector<nic> ranks_;  // for what stays inside a host
+  std::vector<nic> ranks_;  // for messages inside a host
   virtual_clock events_;
   run_queue ready_;
 };
 
-/// Any number of ranks on one thread and a virtual clock. Payloads are carried where there are any;
-/// a phantom (no memory, a length) is only counted and timed.
+/// Any number of ranks on one thread and a virtual clock. A message that has memory is carried; a
+/// phantom (a length without memory) is only counted and timed.
 using simulated = basic_in_process<virtual_queue, virtual_link>;
 
 static_assert(transport_policy<simulated> && has_virtual_time<simulated>);
 
-/// What a simulation came to.
+/// The result of a simulation.
 struct simulated_run {
   seconds time{};
   std::uint64_t events{};
 };
 
-/// What an emulation came to: the same on the clock's time, and how well the wall's kept up. An
-/// event is late by the time that the host took to get to it after it was due.
+/// The result of an emulation: the network's time, as in a simulation, and how well the host kept
+/// up with it. An event is late by the time between when it is due and when the host handles it.
 struct emulated_run : simulated_run {
   seconds wall{};
   seconds mean_lateness{};
   seconds worst_lateness{};
 
-  /// The host was too slow to stand for what it emulates: by more than 2 % of the time that passed,
-  /// or, a message on average, of an iteration's.
+  /// Whether the host was too slow to emulate this network: the run took over 2 % longer than the
+  /// network's time, or events were late on average by over 2 % of an iteration.
   bool unusable(seconds iteration) const {
     return wall > 1.02 * time || mean_lateness > 0.02 * iteration;
   }
@@ -320,13 +321,13 @@ struct emulated_run : simulated_run {
 
 namespace detail {
 
-/// Virtual time passes as fast as it is computed.
+/// Lets virtual time pass as fast as it is computed.
 struct free_running {
   void await(seconds) {}
 };
 
-/// Virtual time passes no faster than the wall's.
-class by_the_wall {
+/// Lets virtual time pass no faster than the wall clock.
+class by_wall_clock {
  public:
   /// Returns when `due` has come.
   void await(seconds due) {
@@ -349,7 +350,7 @@ class by_the_wall {
   seconds mean_lateness() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
 
  private:
-  // An idle processor takes about so long to wake up.
+  // About how long an idle processor takes to wake up.
   static constexpr std::chrono::microseconds wake_up_time{80};
 
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -358,7 +359,7 @@ class by_the_wall {
   std::uint64_t count_ = 0;
 };
 
-/// One job on the virtual clock: a coroutine a rank, resumed until all are done.
+/// One job on the virtual clock: a coroutine for each rank, resumed until all are done.
 template <class Pace>
 class simulation {
  public:
@@ -397,7 +398,7 @@ class simulation {
 
   void failed(int rank, const std::exception_ptr& why) {
     keep_the_first(first_, why);
-    shared_.abort(verdict_of(rank, why));  // the first stays
+    shared_.abort(verdict_of(rank, why));  // the first reason stays
   }
 
   void advance() {
@@ -416,7 +417,7 @@ class simulation {
       events().advance();
       return;
     }
-    if (shared_.aborted()) {  // told already, and some coroutine waits for something else
+    if (shared_.aborted()) {  // the ranks know already, but some coroutine waits for something else
       throw communication_error(shared_.reason());
     }
     shared_.abort(nothing_moves());
@@ -451,9 +452,9 @@ class simulation {
 }  // namespace detail
 
 /// Runs the coroutine `body(world)` for each rank of a network on a virtual clock. The same input
-/// gives the same order of events and the same bits. If a rank throws, the others end with its
-/// words and the first exception is thrown here; if nothing moves any more while a rank is not
-/// done, all end with a communication_error that says who waits for what.
+/// gives the same order of events and the same bits. If a rank throws, the other ranks fail with
+/// its message and the first exception is thrown here. If nothing moves any more while a rank is
+/// not done, all fail with a communication_error that says which rank waits for what.
 template <class Body>
 simulated_run run_simulated(network over, device each, Body body) {
   detail::free_running pace;
@@ -470,12 +471,12 @@ simulated_run run_simulated(int ranks, link nic, Body body) {
   return run_simulated(network(ranks, nic), std::move(body));
 }
 
-/// Runs the job in real time, no faster than on that network: every rank and the work it does share
-/// this thread, and each event waits for its time to come on the wall. What the ranks see is the
-/// clock's time, so that a late wake-up does not add up.
+/// Runs the job in real time, no faster than on that network. All ranks and their work share this
+/// thread, and each event waits until the wall clock reaches its time. Ranks see the virtual
+/// clock's time, so that late wake-ups do not add up.
 template <class Body>
 emulated_run run_emulated(network over, device each, Body body) {
-  detail::by_the_wall pace;
+  detail::by_wall_clock pace;
   const simulated_run run = detail::simulation(std::move(over), each, body, pace).run();
   return {run, pace.wall(), pace.mean_lateness(), pace.worst_lateness()};
 }

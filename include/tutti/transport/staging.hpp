@@ -12,12 +12,13 @@
 
 namespace tutti::transport::detail {
 
-/// Whose memory staging is: the queue's own, or shared with the host.
+/// Which memory staging uses: the queue's own, or memory that the host reaches as well.
 enum class place { own, shared };
 
-/// Memory for messages that cannot be received, or sent, where they belong, by size: powers of two
-/// from 64 bytes. What was given back is taken again once the queue has passed `until`, the last
-/// one first for it is warm, and freed at the end; after the first steps nothing is allocated.
+/// A pool of buffers for messages that cannot be received, or sent, where they belong. Sizes are
+/// powers of two from 64 bytes. A buffer that was given back is reused once the queue has passed
+/// its event `until`, the last one first, since it is warm in cache. Buffers are freed with the
+/// pool; after the first steps nothing is allocated.
 template <class Queue>
 class staging {
  public:
@@ -26,13 +27,13 @@ class staging {
   explicit staging(Queue& queue, place where = place::own) : queue_(&queue), where_(where) {}
   staging(const staging&) = delete;
   staging& operator=(const staging&) = delete;
-  /// The queue's own memory waits for its work by itself, the host's does not.
+  /// The queue's own memory waits for pending work before it is freed; host memory does not.
   ~staging() {
     if (!shared_.empty()) {
       try {
         queue_->synchronize();
       } catch (...) {
-      }  // a destructor has nobody to tell
+      }  // a destructor has no one to tell
     }
   }
 
@@ -51,8 +52,8 @@ class staging {
     return taken;
   }
 
-  /// `bytes` as it was asked for. Without an event: whoever takes it next enqueues behind whatever
-  /// still works on it.
+  /// Gives a buffer back; `bytes` is the size that was asked for. Without an event the buffer may
+  /// be reused at once, so whoever takes it next must enqueue behind whatever still works on it.
   void give(std::byte* taken, std::size_t bytes, queue_event until = {}) {
     free_[class_of(bytes)].push_back({taken, std::move(until)});
   }

@@ -19,12 +19,12 @@
 #include "tutti/role/transport.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/staging.hpp"
-#include "tutti/transport/stream_ordered/either_way.hpp"
+#include "tutti/transport/stream_ordered/direct_or_carried.hpp"
 #include "tutti/transport/stream_ordered/library.hpp"
 
 namespace tutti::transport {
 
-/// A transport of the host's memory: what carries start-up, decisions, diagnosis and failure.
+/// A transport of host memory, to carry start-up, decisions, diagnosis and failures.
 template <class T>
 concept host_transport =
     transport_policy<T> && std::same_as<typename T::queue_type, inline_queue> && !T::virtual_time &&
@@ -34,7 +34,7 @@ concept host_transport =
 
 namespace detail {
 
-/// One message of the group that is being put together.
+/// One message of the group that is being assembled.
 template <class Transport>
 struct posting {
   posting() = default;
@@ -47,29 +47,30 @@ struct posting {
   }
 
   posting* next{};
-  Transport* group{};  // none: not yet begun, or enqueued
+  Transport* group{};  // null: not begun yet, or already enqueued
   operation* owner{};
   int peer{};
   bool outgoing{};
   std::span<const std::byte> out{};
   std::span<std::byte> in{};
-  void (*follow)(Transport&, posting&){};  // enqueues what comes after the group
+  void (*follow)(Transport&, posting&){};  // enqueues the work that follows the group
 };
 
 }  // namespace detail
 
-/// Payloads move through a library in the order of a stream; all else, which is in host memory and
-/// small, goes through `Carrier`.
+/// Moves payloads through a library in the order of a stream. All else, which is small and lies in
+/// host memory, goes through `Carrier`.
 ///
-/// Messages that are begun before the first of them is awaited are one group, for a send that is
-/// enqueued before its receive, on both sides, would wait for ever. Folds run on the stream right
-/// behind their group, from staging of the stream's. A message of no bytes does not travel.
+/// Messages that are begun before the first of them is awaited form one group, because a send that
+/// both sides enqueue before their receive would wait for ever. Folds run on the stream right
+/// behind their group, out of staging in the stream's memory. A message of no bytes does not
+/// travel.
 ///
-/// After a failure the stream comes to its end, with rubbish where messages were to be.
-/// Cost of a message: the library's; of a fold or a loan, its size of staging besides. Nothing is
-/// allocated after the first step. Errors: communication_error, usage_error for memory that is not
-/// there, and the library's own. One file, because a group is put together, enqueued, folded and
-/// given up by one state machine.
+/// After a failure the stream runs to its end, with undefined bytes where messages were to be.
+/// Cost of a message: the library's; a fold or a loan also takes staging of its size. Nothing is
+/// allocated after the first step. Errors: communication_error, usage_error for a phantom (a length
+/// without memory), and the library's own. One file, because a group is assembled, enqueued, folded
+/// and given up by one state machine.
 template <stream_library Library, host_transport Carrier>
 class stream_ordered {
  public:
@@ -84,7 +85,7 @@ class stream_ordered {
   friend posting;
 
  public:
-  /// `carrier` must live longer. The library is made with it and what else it asks for.
+  /// `carrier` must outlive this. The library is made with the carrier and `arguments`.
   template <class... Arguments>
   explicit stream_ordered(Carrier& carrier, Arguments&&... arguments)
       : carrier_(&carrier),
@@ -122,12 +123,13 @@ class stream_ordered {
   // ---- operations
 
  private:
-  /// Awaiting one encloses everything that has been begun in a group.
+  /// An operation of the open group. Awaiting it enqueues every message that has begun, as one
+  /// group.
   class grouped : public detail::operation {
    public:
     explicit grouped(stream_ordered& self) : operation(self.ready_coroutines(), 0), self_(&self) {}
 
-    /// One message more has begun.
+    /// Counts one more message of this operation.
     void expect() { this->expect_half(); }
 
     bool await_ready() {
@@ -143,7 +145,7 @@ class stream_ordered {
   struct folding : posting {
     explicit folding(Fold its_fold) : fold(its_fold) {}
 
-    /// Copies land where they belong, anything else is folded from staging.
+    /// Receives copies where they belong, and the bytes of any other fold in staging.
     void begin(stream_ordered& self, grouped& its, int from, std::span<std::byte> memory) {
       if constexpr (std::same_as<Fold, copy_bytes>) {
         self.begin_receive(*this, its, from, memory);
@@ -217,8 +219,8 @@ class stream_ordered {
   using carried_loan = decltype(std::declval<carried_loan_operation&>().await_resume());
 
  public:
-  /// Received bytes: staging, for work on the queue until the loan is destroyed; or host memory, if
-  /// the carrier brought it.
+  /// Received bytes. They lie in staging, for work on the queue until the loan is destroyed, or in
+  /// host memory if the carrier brought them.
   class loan {
    public:
     loan(stream_ordered& self, std::span<std::byte> staged, int peer, tag where)
@@ -275,24 +277,24 @@ class stream_ordered {
   };
 
   auto send(int to, tag where, std::span<const std::byte> bytes) {
-    using either = detail::either_way<send_operation, carried_send>;
+    using either = detail::direct_or_carried<send_operation, carried_send>;
     return where.channel == channel::data
                ? either([&] { return send_operation(*this, to, bytes); })
                : either([&] { return carrier_->send(to, where, bytes); });
   }
   auto receive(int from, tag where, std::span<std::byte> into) {
-    using either = detail::either_way<receive_operation<copy_bytes>, carried_receive>;
+    using either = detail::direct_or_carried<receive_operation<copy_bytes>, carried_receive>;
     return where.channel == channel::data
                ? either([&] { return receive_operation<copy_bytes>(*this, from, into, {}); })
                : either([&] { return carrier_->receive(from, where, into); });
   }
   auto receive_loan(int from, tag where, std::size_t bytes) {
-    using either = detail::either_way<loan_operation, carried_loan_operation>;
+    using either = detail::direct_or_carried<loan_operation, carried_loan_operation>;
     return where.channel == channel::data
                ? either([&] { return loan_operation(*this, from, where, bytes); })
                : either([&] { return carrier_->receive_loan(from, where, bytes); });
   }
-  /// The size of the message is the sender's: read it from the loan.
+  /// The sender decides the size of the message: read it from the loan.
   auto receive_any(channel from_channel) {
     if (from_channel == channel::data) {
       throw usage_error(
@@ -317,7 +319,7 @@ class stream_ordered {
     expect_data(where);
     return exchange_operation<Fold>(*this, to, out, from, into, fold);
   }
-  /// The library's own sum, in place. Counted as the bytes that a ring would send.
+  /// The library's own sum, in place. It is counted as the bytes that a ring would send.
   auto all_reduce(tag where, std::span<float> data) {
     expect_data(where);
     return all_reduce_operation(*this, data);
@@ -336,7 +338,7 @@ class stream_ordered {
       fail(carrier_->failure());
       return true;
     }
-    if (!open_.empty()) {  // begun by a coroutine that then waited for something else
+    if (!open_.empty()) {  // begun by a coroutine that then awaited something else
       close_group();
       progress = true;
     }
@@ -351,13 +353,13 @@ class stream_ordered {
     return carrier_->idle(idle_polls, who);
   }
 
-  /// Ends this rank's part, and what the library has on the stream. Coroutines go on, with the
-  /// exception, when `in_flight()` is 0; keep polling.
+  /// Ends this rank's part, and what the library has on the stream. Coroutines resume, with the
+  /// exception, when `in_flight()` is 0; keep polling until then.
   void fail(std::exception_ptr why) {
     if (flights_.failed()) {
       return;
     }
-    flights_.begin();  // stands for what is with the carrier
+    flights_.begin();  // for everything that is with the carrier
     flights_.fail(why);
     library_.abort();
     carrier_->fail(std::move(why));
@@ -374,10 +376,11 @@ class stream_ordered {
 
   /// Why this rank's part has ended; null while it has not.
   const std::exception_ptr& failure() const { return flights_.failure(); }
-  /// What the library has found out by itself about its peers; empty if nothing. Who is to blame is
-  /// for the ranks to find out.
+  /// What the library has found out by itself about its peers; empty if nothing. Which rank is to
+  /// blame is for the ranks to find out.
   const std::string& complaint() const { return complaint_; }
-  /// Either of both has something to say. For any thread; the others are for the one that polls.
+  /// Whether `failure` or `complaint` has something to say. Any thread may ask; the other two are
+  /// for the thread that polls.
   bool troubled() const { return troubled_.load(std::memory_order_acquire); }
 
  private:
@@ -448,7 +451,7 @@ class stream_ordered {
     }
   }
 
-  /// Whoever began it has ended without awaiting it.
+  /// Takes a message out of the group: the coroutine that began it ended without awaiting it.
   void withdraw(posting& begun) {
     open_.take([&](const posting& each) { return &each == &begun; });
     begun.group = nullptr;
@@ -479,8 +482,8 @@ class stream_ordered {
     }
   }
 
-  /// What the library refuses ends every rank's part: whoever fails has no other way left to say
-  /// so.
+  /// Enqueues work. If the library refuses it, every rank's part ends, since a rank that fails has
+  /// no other way left to tell its peers.
   template <class Enqueue>
   void guarded(Enqueue enqueue) {
     try {
@@ -492,7 +495,8 @@ class stream_ordered {
     }
   }
 
-  /// Coroutines that unwind take the memory of what they have with the carrier along.
+  /// After a failure, resumes the coroutines once the carrier has nothing in flight, since a
+  /// coroutine that unwinds frees the memory of its messages. Returns true if it did.
   bool release_the_failed() {
     if (released_ || carrier_->in_flight() != 0) {
       return false;

@@ -43,7 +43,7 @@ TUTTI_HD inline float quotient(float a, float b) {
 }
 
 /// Returns what a step subtracts from a parameter: rate * m / (sqrt(v) * root_factor + epsilon).
-TUTTI_HD inline float adam_way(const adam_step& values, float m, float v) {
+TUTTI_HD inline float adam_change(const adam_step& values, float m, float v) {
   return product(values.rate, quotient(m, product(root(v), values.root_factor) + values.epsilon));
 }
 
@@ -52,13 +52,13 @@ struct adam : adam_step {
     g += product(added_parameter, x);
     m = product(keep, m) + product(take, g);
     v = product(keep_squares, v) + product(take_squares, product(g, g));
-    x = product(kept_parameter, x) - adam_way(*this, m, v);
+    x = product(kept_parameter, x) - adam_change(*this, m, v);
   }
 };
 
 struct adam_along : adam_step {
   TUTTI_HD void operator()(float& x, float m, float v) const {
-    x = product(kept_parameter, x) - adam_way(*this, m, v);
+    x = product(kept_parameter, x) - adam_change(*this, m, v);
   }
 };
 

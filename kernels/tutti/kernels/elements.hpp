@@ -21,7 +21,7 @@ TUTTI_HD inline std::uint32_t key_of(float value) {
 }
 
 /// The key of infinity, below those of NaN.
-inline constexpr std::uint32_t largest_number = 0x7f80'0000u;
+inline constexpr std::uint32_t infinity_key = 0x7f80'0000u;
 
 /// Sets *least to `value` if that is less.
 TUTTI_HD inline void lower_atomically(unsigned long long* least, unsigned long long value) {

@@ -92,7 +92,7 @@ void select_by_heap(Queue& queue, std::span<const float> input, std::uint64_t fi
   queue.run([=] {
     const pair_heap heap{out.data(), out.size()};
     const auto at = [=](std::size_t i) {
-      if (key_of(input[i]) > largest_number) {
+      if (key_of(input[i]) > infinity_key) {
         refuse_nan(first_element + i);
       }
       return index_pair{static_cast<std::uint32_t>(i), input[i]};

@@ -37,7 +37,7 @@ struct adam_direction {
   float weight_decay;
 
   float operator()(float x, float m, float v) const {
-    return element::adam_way(values, m, v) + element::product(weight_decay, x);
+    return element::adam_change(values, m, v) + element::product(weight_decay, x);
   }
 };
 

@@ -42,13 +42,13 @@ inline std::uint32_t largest_bits(std::span<const float> input) {
 
 /// Returns how many elements are infinities or NaN. They are counted in 32 bits, as wide as an
 /// element, for at most 2^31 elements at a time.
-inline std::uint64_t no_numbers(std::span<const float> input) {
+inline std::uint64_t nonfinite(std::span<const float> input) {
   constexpr std::size_t together = std::size_t{1} << 31;
   std::uint64_t found = 0;
   for (std::size_t begin = 0; begin < input.size(); begin += together) {
     std::uint32_t here = 0;
     take_from_four_places(input.subspan(begin, std::min(together, input.size() - begin)),
-                          [&](float each) { here += key_of(each) < largest_number ? 0 : 1; });
+                          [&](float each) { here += key_of(each) < infinity_key ? 0 : 1; });
     found += here;
   }
   return found;
@@ -87,7 +87,7 @@ struct square_of_sum {
 };
 
 /// 1 for an infinity or NaN, 0 for a number.
-struct is_no_number {
+struct is_nonfinite {
   TUTTI_HD double operator()(float value) const { return key_of(value) < 0x7f80'0000u ? 0 : 1; }
 };
 
@@ -163,13 +163,13 @@ void largest_magnitude(cuda::stream& queue, std::span<const float> input, float*
 /// Adds to *count how many elements of `input` are infinities or NaN. Other threads of a host may
 /// read *count meanwhile.
 template <host_queue Queue>
-void count_no_numbers(Queue& queue, std::span<const float> input, std::uint64_t* count) {
+void count_nonfinite(Queue& queue, std::span<const float> input, std::uint64_t* count) {
   queue.run([=] {
     widest([=] {
-      std::atomic_ref(*count).fetch_add(detail::no_numbers(input), std::memory_order_relaxed);
+      std::atomic_ref(*count).fetch_add(detail::nonfinite(input), std::memory_order_relaxed);
     });
   });
 }
-void count_no_numbers(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
+void count_nonfinite(cuda::stream& queue, std::span<const float> input, std::uint64_t* count);
 
 }  // namespace tutti::kernels

@@ -126,7 +126,7 @@ struct fill_heap {
   }
 
   TUTTI_HD index_pair taken(std::size_t i) const {
-    if (key_of(input[i]) > largest_number) {
+    if (key_of(input[i]) > infinity_key) {
       lower_atomically(refused, first_element + i);
     }
     return {static_cast<std::uint32_t>(i), input[i]};

@@ -486,7 +486,7 @@ struct write_selected {
     const std::uint32_t index = in.names == nullptr ? static_cast<std::uint32_t>(i) : in.names[i];
     indices[to] = index;
     values[to] = in.values[i];
-    if (key_of(in.values[i]) > largest_number) {
+    if (key_of(in.values[i]) > infinity_key) {
       lower_atomically(refused, first_element + index);
     }
   }

@@ -1,4 +1,4 @@
-// cuBLAS on a CUDA runtime of host threads: as much of it as the networks call, as plain loops in
+// cuBLAS on a CUDA runtime of host threads: the functions that the networks call, as plain loops in
 // double precision.
 #include <cstddef>
 #include <cublas_v2.h>
@@ -17,7 +17,7 @@ struct cublasContext {
 
 namespace {
 
-/// Column by column, as its documentation counts.
+/// Returns an element's index, column by column, as cuBLAS's documentation counts.
 std::size_t at(cublasOperation_t operation, int row, int column, int leading) {
   return operation == CUBLAS_OP_N
              ? static_cast<std::size_t>(column) * static_cast<std::size_t>(leading) +
@@ -41,7 +41,7 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
-  *handle = {stream, 0};  // the library's own workspace again
+  *handle = {stream, 0};  // returns to the library's own workspace
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void*, std::size_t bytes) {
@@ -49,7 +49,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void*, std::size_t b
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Refuses to work in a workspace that is not the caller's: that would be an allocation in a step.
+/// Refuses to work without a workspace of the caller's, which would mean an allocation in a step.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b,
                             int m, int n, int k, const void* alpha, const void* a,
                             cudaDataType a_type, int lda, const void* b, cudaDataType b_type,

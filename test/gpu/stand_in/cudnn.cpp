@@ -1,4 +1,4 @@
-// cuDNN on a CUDA runtime of host threads: as much of it as the networks call, as plain loops in
+// cuDNN on a CUDA runtime of host threads: the functions that the networks call, as plain loops in
 // double precision, for packed NHWC tensors of floats or bf16. What its documentation forbids is
 // refused.
 #include <algorithm>
@@ -31,7 +31,7 @@ struct cudnnTensorStruct {
   }
   friend bool operator==(const cudnnTensorStruct&, const cudnnTensorStruct&) = default;
 };
-struct cudnnFilterStruct : cudnnTensorStruct {};  // n is k, the filters
+struct cudnnFilterStruct : cudnnTensorStruct {};  // its n is k, the filters
 struct cudnnConvolutionStruct {
   int pad, stride;
   cudnnMathType_t math;
@@ -49,7 +49,7 @@ values all_of(const cudnnTensorStruct& layout, const void* array) {
   return all;
 }
 
-/// What alpha and beta say: old values count only where beta is not 0, even if they are no numbers.
+/// The meaning of alpha and beta: old values count only if beta is not 0, even if they are NaN.
 struct blend {
   blend(const void* its_alpha, const void* its_beta)
       : alpha(*static_cast<const float*>(its_alpha)), beta(*static_cast<const float*>(its_beta)) {}
@@ -81,7 +81,7 @@ cudnnStatus_t destroy(Struct* gone) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Calls `visit(x, w, y)` with the places of every product of a convolution, but `w` for each.
+/// Calls `visit(x, w, y)` with the indices of every product of a convolution, for each `w` in turn.
 template <class Visit>
 void for_each_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
                       const cudnnTensorStruct& y, const cudnnConvolutionStruct& form, Visit visit) {
@@ -119,7 +119,8 @@ bool fits(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnTen
 
 constexpr std::size_t workspace = std::size_t{48} << 20;
 
-/// Two algorithms for each question: the first sums in any order, as the fastest often does.
+/// Returns two algorithms for each question. The first sums in any order, as the fastest often
+/// does.
 template <class Performance, class Algorithm>
 cudnnStatus_t rank(int wanted, int* found, Performance* all, Algorithm any_order,
                    Algorithm fixed_order) {

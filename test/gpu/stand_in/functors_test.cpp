@@ -1,2 +1,2 @@
-// What nvcc compiles elsewhere, over the stand-in.
+// Code that nvcc compiles in other builds, run over the stand-in.
 #include "gpu/functors_test.cu"

@@ -1,5 +1,5 @@
-// All-reduces among the ranks of a host, then among hosts, over NCCL's stand-in: what they keep
-// over any transport they keep here, where the devices of several ranks are of one host.
+// All-reduces among the ranks of a host and then among hosts, over NCCL's stand-in. The laws of
+// every transport hold here, where the devices of several ranks are on one host.
 #include <barrier>
 #include <cstddef>
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace tutti::test {
 
-/// What a stand-in of a device reaches, and nobody has to free in step with the others.
+/// Memory that a stand-in of a device reaches, and that ranks need not free at the same time.
 template <>
 class memory<cuda::stream> {
  public:
@@ -38,14 +38,14 @@ void run_in_order(cuda::stream& queue, Work work) {
   stood_in_by(queue.native_handle()).run(std::move(work));
 }
 
-/// A thread and a device each.
+/// Ranks that are threads with a device each.
 struct placed_devices {
   using transport = tutti::transport::nccl<tutti::transport::in_process>;
 
   template <class Body>
   static bool run(const std::vector<int>& hosts, Body body) {
     const int ranks = static_cast<int>(hosts.size());
-    std::barrier together(ranks);  // what is freed waits for the streams of all stood-in devices
+    std::barrier together(ranks);  // because freeing waits for the streams of all stand-in devices
     tutti::transport::run_ranks(
         ranks,
         [&](tutti::transport::in_process& carrier) {

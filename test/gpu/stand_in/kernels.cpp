@@ -1,4 +1,4 @@
-// The kernels of tutti::cuda without nvcc: the same text over a launcher of host threads.
+// The kernels of tutti::cuda without nvcc: the same source over a launcher of host threads.
 #include <cstddef>
 #include <cstdint>
 #include <span>

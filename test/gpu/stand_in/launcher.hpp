@@ -10,7 +10,7 @@
 #include "tutti/kernels/block_of_threads.hpp"
 #include "tutti/kernels/blocks.hpp"
 
-/// A launcher without nvcc: loops where the device has threads, on the stand-in's streams.
+/// A launcher without nvcc: loops on the stand-in's streams, where a device has threads.
 namespace tutti::kernels::device {
 
 template <class F>
@@ -25,7 +25,7 @@ void for_each_block(cuda::stream& queue, std::size_t blocks, const F& f) {
   });
 }
 
-/// The last block first, on memory that nobody has cleared.
+/// Runs blocks in reverse order, with memory that has not been cleared.
 template <class Step>
 void on_blocks(cuda::stream& queue, std::size_t blocks, const Step& step) {
   test::stood_in_by(queue.native_handle()).run([=] {

@@ -1,4 +1,4 @@
-// The layers' kernels without nvcc: the same text over a launcher of host threads.
+// The layers' kernels without nvcc: the same source over a launcher of host threads.
 #include "gpu/stand_in/launcher.hpp"
 #include "models/cuda/channels_last.cuh"
 

@@ -1,5 +1,5 @@
-// NCCL on host threads: as much of it as tutti calls, for ranks that are threads. Nothing is
-// buffered, groups move together, and a call is often still under way when it returns.
+// NCCL on host threads: the functions that tutti calls, for ranks that are threads. Nothing is
+// buffered, groups move together, and a call is often still in progress when it returns.
 #include "gpu/stand_in/nccl.hpp"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* made) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId common, int rank,
                                     ncclConfig_t* config) {
   if (config->blocking != 0) {
-    return ncclInvalidUsage;  // a host that blocks could not be ended
+    return ncclInvalidUsage;  // because a host that blocks could not be ended
   }
   int number = 0;
   std::memcpy(&number, common.internal, sizeof number);

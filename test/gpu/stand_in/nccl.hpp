@@ -2,7 +2,7 @@
 
 namespace tutti::test {
 
-/// What ncclGetVersion says on this thread.
+/// What ncclGetVersion returns on this thread.
 inline thread_local int stood_in_nccl_version = 22809;
 
 }  // namespace tutti::test

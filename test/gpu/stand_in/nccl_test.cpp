@@ -1,4 +1,4 @@
-// NCCL's start and end, where ranks are threads and every device is one of the stand-in's.
+// The start and end of NCCL, where ranks are threads and every device is one of the stand-in's.
 #include "gpu/stand_in/nccl.hpp"
 
 #include <atomic>
@@ -61,7 +61,7 @@ TEST(StandInNCCL, LearnedOrder) {
 }
 TEST(StandInNCCL, DeAR) { agrees<strategies::DeAR>(); }
 TEST(StandInNCCL, LocalSGD) { agrees<strategies::LocalSGD>(); }
-/// Their sums are rounded, so both worlds add in the ranks' order.
+/// These sums are rounded, so both worlds add in rank order.
 TEST(StandInNCCL, SMA) { agrees<compose<architecture::model_averaging<collective::canonical>>>(); }
 TEST(StandInNCCL, Relaxed) { agrees<strategies::Relaxed>(); }
 TEST(StandInNCCL, PowerSGD) {
@@ -109,7 +109,7 @@ void only_enqueues() {
 
 }  // namespace
 
-/// Staging too is taken from what the first steps have left.
+/// Staging memory, too, is reused from the first steps.
 TEST(StandInNCCL, AStepAllocatesNothingAndWaitsForNothing) {
   only_enqueues<strategies::Horovod>();
   only_enqueues<strategies::EFSignSGD>();
@@ -156,7 +156,7 @@ TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   EXPECT_EQ(said[0], "rank 1 has not joined the making of an NCCL communicator in time");
 }
 
-/// Rank 1 has waited longest when rank 0 comes, whom it does not take for the one that is missing.
+/// Rank 1 has waited longest when rank 0 comes, and must not take rank 0 for the missing rank.
 TEST(StandInNCCL, TheRankThatDoesNotComeIsNamedByWhoeverWaits) {
   const auto said = errors(3, [](in_process& carrier) {
     cuda::check(cudaSetDevice(carrier.rank()));
@@ -171,8 +171,8 @@ TEST(StandInNCCL, TheRankThatDoesNotComeIsNamedByWhoeverWaits) {
   EXPECT_EQ(said[1], "rank 2 has not joined the making of an NCCL communicator in time");
 }
 
-/// What rank 1 sent lies where nobody reads it, so that nothing of it may go; it says why, and
-/// ends.
+/// What rank 1 sent is in memory that rank 0 never reads, so rank 1 may not free it. It says why,
+/// and ends.
 TEST(StandInNCCL, ARankZeroThatNeverLooksEndsTheJobInASentence) {
   const auto without_rank_zero = [] {
     std::atomic<bool> over{false};
@@ -197,7 +197,7 @@ TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
   transport::run_ranks(2, [&](in_process& carrier) {
     cuda::check(cudaSetDevice(carrier.rank()));
     transport::nccl_library maker(carrier);
-    made.arrive_and_wait();  // what is freed here waits for the streams of all stood-in devices
+    made.arrive_and_wait();  // because freeing waits for the streams of all stand-in devices
     const ncclComm_t users = maker.communicator().native_handle();
     {
       world_type world(carrier, transport::nccl_communicator::from_native_handle(users));
@@ -207,12 +207,12 @@ TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
       take_steps(engine, model, compute, 0, 1);
     }
     int ranks = 0;
-    EXPECT_EQ(ncclCommCount(users, &ranks), ncclSuccess);  // still there
+    EXPECT_EQ(ncclCommCount(users, &ranks), ncclSuccess);  // it still exists
     EXPECT_EQ(ranks, 2);
   });
 }
 
-/// No step waits for a rank that does not come to connect.
+/// A rank that does not connect is noticed before any step.
 TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
   ncclUniqueId common{};
   transport::check(ncclGetUniqueId(&common));
@@ -228,7 +228,7 @@ TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
   EXPECT_EQ(said[1], "");
 }
 
-/// Nor for one that has failed and will not come.
+/// A rank that has failed before it connects is noticed as well.
 TEST(StandInNCCL, ARankThatFailsBeforeItConnectsIsHeardOfAtOnce) {
   ncclUniqueId common{};
   transport::check(ncclGetUniqueId(&common));
@@ -256,7 +256,7 @@ TEST(StandInNCCL, ABorrowedCommunicatorOfOtherRanksIsRefused) {
       "rank 1 of 2 is rank 0 of 1 in this NCCL communicator. Fix: create it with the same ranks");
 }
 
-/// A rank that neither answers nor leaves: NCCL's kernels wait for it, and the host does not.
+/// A rank neither answers nor leaves: NCCL's kernels wait for it, and the host does not.
 TEST(StandInNCCL, ALostPeerIsNamed) {
   std::atomic<int> ended{0};
   const auto said = errors(3, [&](in_process& carrier) {

@@ -1,5 +1,5 @@
-// A network's step on a device enqueues: it allocates nothing, makes no event and waits once, where
-// the loss is read.
+// On a device a network's step only enqueues. It allocates nothing, creates no event and waits
+// once, where the loss is read.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -45,7 +45,7 @@ TEST(NetworkSteps, WaitOnlyWhereTheLossIsRead) {
 
 namespace {
 
-/// Takes a step with the second of two batches while the device is still late with the first's,
+/// Takes a step with the second of two batches while the device still works on the first batch's,
 /// which `first_step` enqueues.
 template <class Step>
 void expect_both_batches_gradients(const Step& first_step) {

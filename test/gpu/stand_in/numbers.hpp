@@ -5,7 +5,7 @@
 
 #include "tutti/kernels/cast.hpp"
 
-/// Elements of arrays whose type a library is told as it runs.
+/// Elements of arrays whose type is chosen at run time.
 namespace tutti::test {
 
 enum class number { fp32, bf16 };

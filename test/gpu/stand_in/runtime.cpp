@@ -1,6 +1,7 @@
-// A CUDA runtime of host threads: as much of it as tutti calls. A stream is a host_stream, late by
-// random moments; a device's memory is the host's, poison until it is written. So the stream, the
-// transport and whole strategies on a device run where there is none, in another order each time.
+// A CUDA runtime of host threads: the functions that tutti calls. A stream is a host_stream that is
+// late by random moments, and a device's memory is the host's, poisoned until it is written.
+// Streams, transports and whole strategies for a device therefore run where there is none, in
+// another order each time.
 #include "gpu/stand_in/runtime.hpp"
 
 #include <algorithm>
@@ -185,7 +186,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
   ++events;
-  *made = reinterpret_cast<cudaEvent_t>(new event);  // as the pool's, never destroyed
+  *made = reinterpret_cast<cudaEvent_t>(new event);  // never destroyed, as the pool's are not
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {

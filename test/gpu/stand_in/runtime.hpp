@@ -7,10 +7,11 @@
 
 namespace tutti::test {
 
-/// What does a stream's work where there is no device.
+/// Returns the host stream that does a CUDA stream's work where there is no device.
 host_stream& stood_in_by(cudaStream_t handle);
 
-/// Calls so far that a step must not make: each would stop the host or the whole device.
+/// Counts of calls so far that a step must not make, because each would block the host or the whole
+/// device.
 struct dear_calls {
   long allocations{};
   long events{};
@@ -18,10 +19,10 @@ struct dear_calls {
 };
 dear_calls dear_calls_so_far();
 
-/// Streams that were created and not yet destroyed.
+/// Returns the number of streams that were created and not yet destroyed.
 std::size_t streams_alive();
 
-/// A device without memory for anybody, while it lives.
+/// While an object of this class lives, the device has no memory left.
 class no_memory_left {
  public:
   no_memory_left();

@@ -1,5 +1,5 @@
-// On a device a step enqueues and nothing else: it allocates nothing, makes no event and waits for
-// nothing but its peers.
+// On a device a step only enqueues. It allocates nothing, creates no event and waits for nothing
+// but its peers.
 #include <barrier>
 #include <cstddef>
 #include <gtest/gtest.h>
@@ -62,13 +62,13 @@ void only_enqueues() {
   EXPECT_GT(before.allocations, 0);
   EXPECT_GT(before.events, 0);
   EXPECT_EQ(after.synchronizations, before.synchronizations);
-  // As many are made as are ever held at once, which is a matter of who runs ahead of whom: events,
-  // of which one each time would show as hundreds, and memory where a server keeps pushes: of each
-  // worker and tensor at most one, where these steps send five.
+  // As many events and buffers are made as are ever held at a time, which depends on which rank
+  // runs ahead of which. One event for each use would show as hundreds. A server keeps at most one
+  // push for each worker and tensor, while these steps send five.
   const long pushes = serves ? (ranks - 1) * static_cast<long>(std::size(device_sizes)) : 0;
   EXPECT_LE(after.allocations, before.allocations + pushes);
   EXPECT_LE(after.events, before.events + 8);
-  if (!serves) {  // the first step finds its memory made, and what its kernels work in
+  if (!serves) {  // the first step finds its memory and that of its kernels already made
     EXPECT_EQ(before.allocations, made.allocations);
   }
 }

@@ -1,4 +1,4 @@
-// What a stream does where the device refuses, and what threads do to one that was borrowed.
+// What a stream does where the device refuses, and what threads do to a stream that was borrowed.
 #include "tutti/base/cuda/stream.hpp"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What kernels work in beside their callers' scratch is there before the first of them.
+// Memory that kernels use besides their callers' scratch is allocated before the first kernel.
 #include "tutti/kernels/workspace.hpp"
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 namespace tutti::test {
 namespace {
 
-/// Everything that works in a stream's room, on n elements.
+/// All kernels that use a stream's memory, on n elements.
 struct kernels_with_room {
   std::size_t n;
   cuda::stream queue{};
@@ -43,7 +43,7 @@ struct kernels_with_room {
     kernels::add_and_mean_magnitude(queue, sum.span(), input.input(), result);
     kernels::root_mean_square(queue, input.input(), result);
     kernels::add_and_root_mean_square(queue, sum.span(), input.input(), result);
-    kernels::count_no_numbers(queue, input.input(), reinterpret_cast<std::uint64_t*>(total.data()));
+    kernels::count_nonfinite(queue, input.input(), reinterpret_cast<std::uint64_t*>(total.data()));
     kernels::find_clip_factor(queue, input.input(), 1.0, 1.0, result);
     kernels::multiply(queue, input.input(), sum.input(),
                       reinterpret_cast<kernels::inner_products*>(total.data()));

@@ -7,7 +7,7 @@
 #include "models/cuda/nhwc/columns.cuh"
 #include "tutti/base/host_device.hpp"
 
-// Batch normalisation of each channel, forwards and backwards.
+// Batch normalisation of each channel, forward and backward.
 namespace models::nhwc {
 
 template <class T, int Width>
@@ -29,7 +29,8 @@ struct moments_term {
   TUTTI_HD adder of(std::size_t) const { return {}; }
 };
 
-/// A batch's mean and variance move the running ones, whose variance is the unbiased one.
+/// Stores a batch's mean and inverse deviation, and updates the running statistics. The running
+/// variance takes the unbiased one.
 struct keep_moments {
   normalisation by;
   double rows;
@@ -62,15 +63,15 @@ struct keep_running {
   }
 };
 
-/// Rows that one thread has, which reads once what holds for a channel, and the threads that share
-/// a channel's rows then.
+/// The rows that one thread handles, so that it reads the values of a channel only once. `lanes_of`
+/// returns how many threads then share the rows of a channel.
 constexpr std::size_t rows_of_a_thread = ahead;
 inline std::size_t lanes_of(extent of) {
   return (of.rows + rows_of_a_thread - 1) / rows_of_a_thread;
 }
 
-/// One thread's rows of some neighbouring columns. It loads them all before it stores any, for
-/// compilers move no load before a store.
+/// The rows of some neighbouring columns that one thread handles. It loads all of them before it
+/// stores any, because compilers do not move a load before a store.
 template <int Width>
 struct rows_of_columns {
   std::size_t rows;

@@ -9,8 +9,9 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/cuda/each.cuh"
 
-// Sums of each channel over all pixels, and the bias of a channel. Neighbouring channels go in
-// packs of four: with eight, the registers of an H100 hold too few threads to keep its memory busy.
+// Sums of each channel over all pixels, and the bias of a channel. A thread handles four
+// neighbouring channels at once, a pack. With eight, a thread needs so many registers that too few
+// threads fit on an H100 to keep its memory busy.
 namespace models {
 namespace device = tutti::kernels::device;
 }  // namespace models
@@ -27,8 +28,9 @@ TUTTI_HD pack<T, Width> neighbours(const T* from) {
   return *reinterpret_cast<const pack<T, Width>*>(from);
 }
 
-/// Which channels a thread has, and which of the threads that have them it is. 32 bits, which
-/// devices divide fast: a network refuses batches with more elements.
+/// Which pack of channels a thread handles, and its number among the threads that handle the same
+/// pack. The numbers have 32 bits, which devices divide fast; a network refuses batches with more
+/// elements.
 struct share_of_columns {
   std::uint32_t lane;
   std::uint32_t pack;
@@ -52,18 +54,18 @@ void in_packs(std::size_t channels, const F& f) {
 constexpr std::size_t most_threads = std::size_t{1} << 17;
 constexpr std::size_t most_sums = 2;
 
-/// Loads that a thread has on their way at once, for memory is far away.
+/// The loads that a thread has under way at the same time, to hide the latency of memory.
 constexpr std::size_t ahead = 8;
 
-/// A thread adds `term` over every `lanes`-th row of some neighbouring columns, whose
-/// `term.of(channel)` it has at hand.
+/// Sums `term` over every `lanes`-th row of some neighbouring columns. One thread does so for each
+/// lane and pack, and fetches `term.of(channel)` only once.
 template <int Width, class Term>
 struct sum_lanes {
   std::size_t rows;
   std::size_t packs;
   std::size_t lanes;
   Term term;
-  double* partial;  // of each sum, lane and channel
+  double* partial;  // result, by sum, lane and channel
 
   TUTTI_HD void operator()(std::size_t thread) const {
     const share_of_columns mine(thread, packs);
@@ -90,7 +92,7 @@ struct sum_lanes {
   }
 };
 
-/// The sum of every `apart`-th of the values from `first` on, up to `end`.
+/// Returns the sum of every `apart`-th value, from `first` on and before `end`.
 TUTTI_HD inline double sum_of_every(const double* values, std::size_t first, std::size_t end,
                                     std::size_t apart) {
   constexpr std::size_t together = 16;
@@ -107,10 +109,10 @@ TUTTI_HD inline double sum_of_every(const double* values, std::size_t first, std
   return sum;
 }
 
-/// Adds lanes onto the first `to` of them.
+/// Adds up the partial sums of `from` lanes so that they are in the first `to` lanes.
 struct fold_lanes {
   double* partial;
-  std::size_t apart;  // a sum and the next one
+  std::size_t apart;  // from one sum's partial results to the next sum's
   std::size_t channels;
   std::size_t from;
   std::size_t to;
@@ -138,7 +140,8 @@ struct finish_columns {
   }
 };
 
-/// Calls `finish(channel, sum, other sum)` with the sums of `term` over each column.
+/// Sums `term` over each column and calls `finish(channel, sum, other sum)`. The other sum is 0 if
+/// `term` has only one.
 template <int Width, class Term, class Finish>
 void add_columns(stream& queue, extent of, const Term& term, double* scratch,
                  const Finish& finish) {

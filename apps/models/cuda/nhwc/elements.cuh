@@ -7,8 +7,8 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/kernels/cast.hpp"
 
-// One element of an activation: how it is read and written, where it lies, and layers that look at
-// nothing else.
+// Single elements of an activation: how they are read and written, where they lie, and the layers
+// that compute each output from one element.
 namespace models::nhwc {
 
 TUTTI_HD inline float widened(float value) { return value; }
@@ -46,7 +46,7 @@ void in_mode(gradients mode, const F& f) {
 
 // ---- layouts
 
-/// Where element `i` of pixels lies in planes.
+/// Returns the position, in the layout of planes, of element `i` of the layout of pixels.
 TUTTI_HD inline std::size_t in_planes(std::size_t i, std::size_t channels, std::size_t cells) {
   const std::size_t pixel = i / channels;
   const std::size_t sample = pixel / cells;

@@ -7,11 +7,11 @@
 #include "models/cuda/nhwc/elements.cuh"
 #include "tutti/base/host_device.hpp"
 
-// Layers that look at some pixels of a sample: maximum and average pooling, and subsampling.
+// Layers that read several pixels of a sample: maximum and average pooling, and subsampling.
 namespace models::nhwc {
 
-/// Where an element of an activation lies. 32 bits, which devices divide fast: a network refuses
-/// batches with more elements.
+/// The position of an element in an activation. The numbers have 32 bits, which devices divide
+/// fast; a network refuses batches with more elements.
 struct place {
   std::uint32_t image, row, column, channel;
 
@@ -45,7 +45,7 @@ struct pool_one {
     int winner = -1;
     for (std::uint32_t r = 0; r < form.kernel; ++r) {
       for (std::uint32_t s = 0; s < form.kernel; ++s) {
-        // Unsigned: what lies before the image is beyond it.
+        // In unsigned arithmetic a position before the image becomes one beyond its end.
         const auto row = static_cast<std::uint32_t>(at.row * form.stride + r - form.padding);
         const auto column = static_cast<std::uint32_t>(at.column * form.stride + s - form.padding);
         if (row >= in.height || column >= in.width) {
@@ -63,7 +63,7 @@ struct pool_one {
   }
 };
 
-/// Each input looks at the squares that it lies in, in their order.
+/// Computes the gradient by an input from the windows that cover it, visited in a fixed order.
 template <class T, int Width, gradients Mode>
 struct pool_gradient_pack {
   max_pool form;
@@ -102,7 +102,7 @@ struct pool_gradient_pack {
   }
 
  private:
-  /// The first square that reaches so far.
+  /// Returns the first window that covers position `far` of the padded image.
   TUTTI_HD std::size_t first(std::size_t far) const {
     return far < form.kernel ? 0 : (far - form.kernel) / form.stride + 1;
   }

@@ -13,7 +13,7 @@
 
 namespace tutti::architecture {
 
-/// As many bytes as the chunk has, with or without memory behind them.
+/// Returns a chunk's floats as bytes; for a phantom as many bytes, without memory behind them.
 template <class World>
 std::span<const std::byte> bytes_of_floats(const World& world, const chunk& piece,
                                            std::span<const float> values) {
@@ -21,8 +21,9 @@ std::span<const std::byte> bytes_of_floats(const World& world, const chunk& piec
   return {reinterpret_cast<const std::byte*>(data), piece.elements * sizeof(float)};
 }
 
-/// Sends `bytes` to ranks [worker, workers), all at once: a frame for each, because operations may
-/// not move.
+/// Sends `bytes` to ranks [worker, workers), all at the same time. It calls itself for the next
+/// worker, so that each operation has a coroutine's frame of its own, because operations may not
+/// move.
 template <class Endpoint>
 task answer_workers(Endpoint self, std::span<const std::byte> bytes, int workers, int worker = 0) {
   if (worker == workers) {
@@ -41,9 +42,10 @@ task answer_workers(Endpoint self, std::span<const std::byte> bytes, int workers
   }
 }
 
-/// A chunk's answers where each worker has one of its own, which goes once `Machine`, of the
-/// server's consistency, lets that worker read. It is sent from a copy, so that nobody waits behind
-/// the slowest reader; the copy is what the worker has read until its next answer goes.
+/// A chunk's answers, where each worker has one of its own. An answer goes once `Machine`, of the
+/// server's consistency, lets its worker read. It is sent from a copy of the parameters, so that no
+/// worker waits for a slower one to have read. Until the worker's next answer, that copy is what
+/// the worker has read.
 template <class Machine, class World>
 class separate_answers {
   using endpoint = typename World::endpoint;
@@ -52,8 +54,7 @@ class separate_answers {
  public:
   Machine machine{};
 
-  /// Goes on from where `its` begins. Where what workers have read must be known before their first
-  /// answer, `copy_all` makes it `parameters`.
+  /// Begins with the machine `its`, and no answer due.
   void begin(Machine its, int workers) {
     machine = std::move(its);
     all_.resize(static_cast<std::size_t>(workers));
@@ -61,13 +62,15 @@ class separate_answers {
       each.is_due = false;
     }
   }
+  /// Sets what every worker has read to `parameters`, where that must be known before its first
+  /// answer.
   void copy_all(World& world, const chunk& piece, std::span<const float> parameters) {
     for (answer& each : all_) {
       copy(world, piece, parameters, each);
     }
   }
 
-  /// The worker has pushed.
+  /// Records that the worker has pushed and its answer is due.
   void due(int worker) { of(worker).is_due = true; }
   bool is_due(int worker) const { return all_[static_cast<std::size_t>(worker)].is_due; }
   bool any_due() const {
@@ -76,7 +79,7 @@ class separate_answers {
   std::span<float> read_by(int worker) { return span_of(of(worker).parameters); }
   int workers() const { return static_cast<int>(all_.size()); }
 
-  /// Every answer that is due and may be read by now goes.
+  /// Sends every answer that is due and may be read by now.
   task send(World& world, endpoint self, const chunk& piece, std::span<const float> parameters) {
     for (int worker = 0; worker < workers(); ++worker) {
       answer& its = of(worker);
@@ -84,7 +87,7 @@ class separate_answers {
         continue;
       }
       its.is_due = false;
-      const task& before = its.sent;  // it has come: its worker has pushed again
+      const task& before = its.sent;  // done: its worker has pushed again since
       co_await before;
       copy(world, piece, parameters, its);
       machine.read_by(worker);
@@ -96,7 +99,7 @@ class separate_answers {
   bool at_rest() const {
     return loops::all_of(all_, [](const answer& each) { return each.sent.done(); });
   }
-  /// Ends when all that was sent has been read.
+  /// Ends when all answers sent have been read.
   task finish() {
     for (answer& each : all_) {
       const task& sent = each.sent;
@@ -126,7 +129,7 @@ class separate_answers {
   std::vector<answer> all_{};
 };
 
-/// Of servers that answer all workers at once.
+/// Takes the place of separate_answers on servers that answer all workers together.
 struct no_separate_answers {};
 
 }  // namespace tutti::architecture

@@ -24,7 +24,7 @@ class reads {
   std::uint64_t updates() const { return updates_; }
   void update() { ++updates_; }
   void read_by(int worker) { read_[static_cast<std::size_t>(worker)] = updates_; }
-  /// Updates that the worker's parameters lack.
+  /// Returns how many updates the worker's parameters lack.
   std::uint64_t staleness(int worker) const {
     return updates_ - read_[static_cast<std::size_t>(worker)];
   }
@@ -34,7 +34,8 @@ class reads {
   std::vector<std::uint64_t> read_{};
 };
 
-/// When every worker has pushed; sums are added in rank order, whatever order they arrive in.
+/// Pushes take effect together, once every worker has pushed. They are added in rank order, in
+/// whatever order they arrive.
 struct synchronous {
   using options = no_options;
   static constexpr bool waits_for_all = true;
@@ -43,11 +44,13 @@ struct synchronous {
 };
 
 // Every other consistency has a machine for each chunk, without I/O and without a clock. It begins
-// where each worker has taken `steps` steps. Of a push it says whether that takes effect; then,
-// until what was pushed is an update, `update`. `may_read`: the worker's answer, which is the
-// parameters for its next step, may go. `leave`: the worker pushes no more.
+// where each worker has taken `steps` steps. `push(worker)` returns whether a push takes effect.
+// `update` is called when one or more pushes have become an update. `may_read(worker)` says whether
+// the worker's answer, which is the parameters for its next step, may go. `leave(worker)` says that
+// the worker pushes no more.
 
-/// At once: a worker's gradient may have been computed on parameters that others have since moved.
+/// A push takes effect at once, although its gradient may have been computed on parameters that
+/// others have changed since.
 struct asynchronous {
   using options = no_options;
   static constexpr bool waits_for_all = false;
@@ -66,12 +69,14 @@ struct asynchronous {
   };
 };
 
-/// At once, and a gradient g is corrected first for how far others have moved the parameters x
-/// since its worker read them: g + lambda * g * g * (x - read), element by element. Adaptive,
-/// lambda is divided by the root of the gradients' mean square m = decay * m + (1 - decay) * g * g,
-/// plus 1e-7. Cost: what each worker has read is the copy that its answer is sent from; adaptive, a
-/// float an element. After: Zheng et al., "Asynchronous stochastic gradient descent with delay
-/// compensation", ICML 2017 (DC-ASGD-c and DC-ASGD-a).
+/// A push takes effect at once, but its gradient g is first corrected for how far others have moved
+/// the parameters x since its worker read them: it becomes g + lambda * g * g * (x - read), element
+/// by element. In its adaptive form, lambda is divided by sqrt(m + 1e-7), where m is the gradients'
+/// mean square, m = decay * m + (1 - decay) * g * g.
+/// Cost: none for what each worker has read, which is the copy that its answer is sent from; in the
+/// adaptive form, a float an element.
+/// After: Zheng et al., "Asynchronous stochastic gradient descent with delay compensation", ICML
+/// 2017 (DC-ASGD-c and DC-ASGD-a).
 struct delay_compensated : asynchronous {
   static constexpr bool compensates = true;
 
@@ -92,7 +97,7 @@ struct delay_compensated : asynchronous {
     }
   };
 
-  /// Throws usage_error if a share is none.
+  /// Throws usage_error if `lambda` or `decay` is out of range.
   static void expect(const options& set, int) {
     if (!(set.lambda >= 0) || set.lambda > std::numeric_limits<float>::max()) {
       throw usage_error(
@@ -111,10 +116,12 @@ struct delay_compensated : asynchronous {
   };
 };
 
-/// At once, but a worker that has pushed c times may read no sooner than every other has pushed
-/// c - staleness times: it sees all updates of the steps before. 0 is synchronous, but for the
-/// order in which pushes take effect. A worker that has ended holds nobody back. After: Ho et al.,
-/// "More effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013.
+/// A push takes effect at once, but a worker that has pushed c times may read only when every other
+/// has pushed c - staleness times, so that it sees all updates of those steps. A staleness of 0 is
+/// synchronous, except for the order in which pushes take effect. A worker that has ended holds no
+/// other back.
+/// After: Ho et al., "More effective distributed ML via a stale synchronous parallel parameter
+/// server", NIPS 2013.
 struct bounded_staleness {
   static constexpr bool waits_for_all = false;
 
@@ -127,7 +134,7 @@ struct bounded_staleness {
     }
   };
 
-  /// Throws usage_error if nobody could keep the bound.
+  /// Throws usage_error if the staleness is negative.
   static void expect(const options& set, int) {
     if (set.staleness < 0) {
       throw usage_error(sentence({"architecture.staleness of ", set.staleness,
@@ -171,14 +178,18 @@ struct bounded_staleness {
   };
 };
 
-/// The first N gradients of a step are its mean, N being the workers less `backups`; those that
-/// come later are dropped. Below 0 workers give several each: N is more than there are workers, M.
-/// A step lets go max(N, M) tokens, which are dealt out to the workers in turn: a token is the step
-/// that its worker's next gradient is for, and a gradient is dropped when the chunk is past it. At
-/// the beginning each worker has the token 0, and as many more as a step has where N > M. A worker
-/// waits for its token alone; one that is late finds them there. Once workers have ended, a step
-/// waits for no more gradients than the others have tokens.
-/// What a compressor remembers would be dropped with a gradient, so one that does is refused.
+/// A step applies the mean of its first N gradients, where N is the number of workers, M, less
+/// `backups`. Gradients that come later are dropped. With `backups` below 0, N is more than M and
+/// workers give several gradients each.
+///
+/// Tokens say which step a gradient is for. After each step max(N, M) tokens are dealt out to the
+/// workers in turn, and a worker's next token is the step that its next gradient is for. A gradient
+/// is dropped if the chunk is past that step. At the beginning each worker has the token 0, and if
+/// N is more than M, another N tokens of step 0 are dealt out. A worker waits only for its own next
+/// token, and one that is late finds its tokens there. Once workers have ended, a step waits for no
+/// more gradients than the others have tokens.
+///
+/// A compressor that remembers something is refused, because that would be dropped with a gradient.
 /// After: Chen et al., "Revisiting distributed synchronous SGD", 2016; TensorFlow's
 /// SyncReplicasOptimizer.
 struct backup_workers {
@@ -216,8 +227,9 @@ struct backup_workers {
           given_(static_cast<std::size_t>(workers), steps),
           ended_(given_.size(), 0) {}
 
-    /// Gradients that a step is the mean of, and tokens that it lets go.
+    /// Returns how many gradients a step is the mean of.
     std::uint64_t aggregated() const { return aggregated_; }
+    /// Returns how many tokens are dealt out after a step.
     std::uint64_t tokens() const { return std::max(aggregated_, workers_); }
 
     bool push(int worker) {
@@ -225,7 +237,7 @@ struct backup_workers {
       gathered_ += is_fresh ? 1 : 0;
       return is_fresh;
     }
-    /// Gradients of the step that has not been taken.
+    /// Returns how many gradients of the current step have come.
     std::uint64_t gathered() const { return gathered_; }
     bool is_complete() const {
       return gathered_ > 0 && gathered_ >= std::min(aggregated_, tokens_of_those_left());
@@ -239,7 +251,7 @@ struct backup_workers {
     }
     void leave(int worker) { ended_[static_cast<std::size_t>(worker)] = 1; }
 
-    /// The step that the worker's gradient number `which` is for.
+    /// Returns the step that the worker's gradient number `which` is for.
     std::uint64_t token(int worker, std::uint64_t which) const {
       return token_of(workers_, aggregated_, worker, which);
     }
@@ -255,7 +267,8 @@ struct backup_workers {
       }
       return ((which - 1) * workers + static_cast<std::uint64_t>(worker)) / aggregated;
     }
-    /// In a step, at least: they are dealt out evenly.
+    /// Returns how many tokens of a step go to the workers that have not ended, at least: tokens
+    /// are dealt out evenly.
     std::uint64_t tokens_of_those_left() const {
       const auto ended = static_cast<std::uint64_t>(std::count(ended_.begin(), ended_.end(), 1));
       return ended == 0 ? tokens() : tokens() / workers_ * (workers_ - ended);

@@ -8,14 +8,15 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/compensation.hpp"
 
-// What a server corrects a gradient by, under consistency::delay_compensated.
+// How a server corrects a gradient, under consistency::delay_compensated.
 namespace tutti::architecture {
 
 inline bool is_adaptive(const consistency::delay_compensated::options& set) {
   return set.lambda_is == consistency::delay_compensated::rule::adaptive;
 }
 
-/// `gradient` was computed at the parameters `read`, which are `now` by now.
+/// Corrects `gradient`, which was computed on the parameters `read`, for what these have become
+/// `now`. `mean_square` serves the adaptive form alone.
 template <class World>
 void compensate_delay(const World& world, const consistency::delay_compensated::options& set,
                       const chunk& piece, std::span<float> gradient, std::span<float> mean_square,

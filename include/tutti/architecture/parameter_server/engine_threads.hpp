@@ -9,39 +9,39 @@
 
 namespace tutti::architecture {
 
-/// What a server's thread does next, of the work that waits for it.
+/// Which of the work that waits for it a server's thread does next.
 enum class engine_order {
   received,     ///< what came first (BytePS's default)
-  most_pushed,  ///< of the chunk that most pushes have come of, which lacks least to be answered:
-                ///< what BytePS says of BYTEPS_SERVER_ENABLE_SCHEDULE
-  byteps,       ///< what BytePS's queue takes under that switch (see `engine_threads`)
+  most_pushed,  ///< that of the chunk with most pushes, which lacks the fewest to be answered: as
+                ///< BytePS describes BYTEPS_SERVER_ENABLE_SCHEDULE
+  byteps,       ///< what BytePS's queue in fact yields with that set (see `engine_threads`)
 };
 constexpr std::array<std::string_view, 3> names(engine_order) {
   return {"received", "most_pushed", "byteps"};
 }
 
-/// The threads of a server and what waits for each, without a clock: BytePS's engine. A chunk is
-/// always the same thread's, by when it first comes of the one with the fewest bytes assigned so
-/// far. Work is known by its number, counted from 0 in the order in which it comes.
+/// The threads of a BytePS server and the work that waits for each, without a clock. A chunk that
+/// comes for the first time is assigned to the thread with the fewest bytes so far, and stays with
+/// it. Work is numbered from 0 in the order in which it comes.
 ///
-/// `most_pushed` counts the work of a chunk that came since it was last answered, and takes of the
-/// chunk with the most; of equals what came first. `byteps` is the queue that BytePS has: its count
-/// begins again when a chunk is complete, and it is a binary heap under a comparison that has it
-/// take of the chunk with the *fewest*, and that moves nothing when a count changes, so that what
-/// comes out also depends on what the heap looked like.
+/// With `most_pushed`, a thread counts each chunk's work since its last answer, and does that of
+/// the chunk with the highest count; among equals, what came first. `byteps` is the queue that
+/// BytePS has. There a chunk's count begins again when the chunk is complete. The queue is a binary
+/// heap whose comparison yields the chunk with the *lowest* count. The heap is not rearranged when
+/// a count changes, so that what it yields also depends on its layout at that time.
 /// After: byteps/server/{server.h,queue.h} at commit f5df52f.
 class engine_threads {
  public:
   struct work {
     std::uint64_t number{};
     std::uint32_t chunk{};
-    std::size_t bytes{};  ///< that it moves
+    std::size_t bytes{};  ///< that the work moves
   };
 
  private:
   static constexpr auto unassigned = ~std::size_t{0};
 
-  /// Whether the first is to be done after the second, as BytePS compares.
+  /// Returns BytePS's comparison: whether its first argument is to be done after its second.
   auto later() const {
     return [this](const work& a, const work& b) {
       return pushed_[a.chunk] == pushed_[b.chunk] ? a.number > b.number
@@ -55,7 +55,8 @@ class engine_threads {
 
   std::size_t size() const { return waiting_.size(); }
 
-  /// The chunk's thread; assigned with so many bytes if it has none.
+  /// Returns the chunk's thread. If it has none yet, assigns one, which then has so many bytes
+  /// more.
   std::size_t thread_of(std::uint32_t chunk, std::size_t bytes) {
     if (thread_[chunk] == unassigned) {
       const auto least = std::min_element(load_.begin(), load_.end());
@@ -73,7 +74,7 @@ class engine_threads {
       std::push_heap(mine.begin(), mine.end(), later());
     }
   }
-  /// All that comes of the chunk before it is answered has come.
+  /// Records that all work on the chunk before its answer has come.
   void complete(std::uint32_t chunk) {
     if (by_ == engine_order::byteps) {
       pushed_[chunk] = 0;
@@ -86,7 +87,7 @@ class engine_threads {
   }
 
   bool is_idle(std::size_t thread) const { return waiting_[thread].empty(); }
-  /// Takes what thread `thread` does next; only where something waits.
+  /// Removes and returns what a thread does next. Some work must wait for it.
   work pop(std::size_t thread) {
     auto& mine = waiting_[thread];
     auto next = mine.begin();
@@ -95,7 +96,7 @@ class engine_threads {
       next = mine.end() - 1;
     } else if (by_ == engine_order::most_pushed) {
       next = std::max_element(mine.begin(), mine.end(), [this](const work& a, const work& b) {
-        return pushed_[a.chunk] < pushed_[b.chunk];  // of equals the first
+        return pushed_[a.chunk] < pushed_[b.chunk];  // among equals, the first
       });
     }
     const work taken = *next;
@@ -108,7 +109,7 @@ class engine_threads {
   std::uint64_t next_ = 0;
   std::vector<std::uint64_t> load_;    ///< bytes assigned to each thread
   std::vector<std::size_t> thread_;    ///< of each chunk
-  std::vector<std::uint64_t> pushed_;  ///< of each chunk, as its order counts
+  std::vector<std::uint64_t> pushed_;  ///< work of each chunk, as `by_` counts it
   std::vector<std::vector<work>> waiting_;
 };
 

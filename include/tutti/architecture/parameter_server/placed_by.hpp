@@ -16,32 +16,33 @@
 
 namespace tutti::architecture {
 
-/// What chooses a chunk's server. Chunks are gone through in forward order, a bucket's pieces from
-/// the first on. A bucket's tensor is its first one in that order, the one nearest the input.
+/// How a chunk's server is chosen. Chunks are placed in forward order, the pieces of a bucket from
+/// the first on. By a bucket's tensor is meant its first one in that order, the one nearest the
+/// input. Numbers and hashes are reduced modulo the number of servers.
 enum class placed_by {
-  least_loaded,   ///< the fewest elements so far (TensorFlow, tensorpack)
-  round_robin,    ///< each chunk the next server (TensorFlow; MXNet's P3 for its slices)
-  kvstore,        ///< 9973 times the tensor's place; pieces of one bucket from server 0 on (MXNet)
-  naive,          ///< 9973 times the tensor's and the piece's number together (BytePS)
-  built_in,       ///< the standard library's hash of the key's decimal digits (BytePS)
-  djb2,           ///< Bernstein's hash of them (BytePS's default)
-  sdbm,           ///< the hash of the sdbm library (BytePS)
-  mixed,          ///< djb2 in two groups, about as large as `optimal_shares` (BytePS's mixed mode)
-  optimal_split,  ///< the fewest elements so far for its share of `optimal_shares`
+  least_loaded,  ///< the server with the fewest elements so far (TensorFlow, tensorpack)
+  round_robin,   ///< for each chunk the next server (TensorFlow; MXNet's P3 for its slices)
+  kvstore,       ///< 9973 times the tensor's id; if a bucket is cut, the piece's number (MXNet)
+  naive,         ///< 9973 times the sum of the tensor's and the piece's number (BytePS)
+  built_in,      ///< the standard library's hash of the key's decimal digits (BytePS)
+  djb2,          ///< Bernstein's hash of those digits (BytePS's default)
+  sdbm,          ///< the sdbm library's hash of those digits (BytePS)
+  mixed,         ///< djb2 in two groups of servers, by about `optimal_shares` (BytePS's mixed mode)
+  optimal_split,  ///< the server with the fewest elements so far, relative to its `optimal_shares`
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 9> names(placed_by) {
   return {"least_loaded", "round_robin", "kvstore", "naive",        "built_in",
           "djb2",         "sdbm",        "mixed",   "optimal_split"};
 }
 
-/// BytePS's hash functions of a key, before they are reduced to a server. A piece's key is its
-/// tensor's number · 65,536 + its own.
+/// BytePS's hash functions of a key, not yet reduced to a server. A piece's key is its tensor's
+/// number · 65,536 + the piece's own number.
 namespace key_hash {
 
 constexpr std::uint64_t naive(std::uint64_t key) { return ((key >> 16) + (key & 0xffff)) * 9973; }
-/// Differs between standard libraries; ranks that do not agree refuse each other's plan.
+/// Differs between standard libraries. Ranks that do not agree refuse each other's plan.
 inline std::uint64_t built_in(std::uint64_t key) {
   return std::hash<std::string>()(std::to_string(key));
 }
@@ -62,14 +63,14 @@ inline std::uint64_t sdbm(std::uint64_t key) {
 
 }  // namespace key_hash
 
-/// Servers of which the first, `alone`, have hosts to themselves, and the others live one on each
-/// worker's host.
+/// Servers of BytePS's mixed mode: the first `alone` of them have hosts to themselves, and the
+/// others live one on each worker's host.
 struct mixed_hosts {
   std::uint64_t workers{};
   std::uint64_t alone{};
 
-  /// Throws usage_error unless each worker's host has a server and no more hosts than those serve
-  /// alone: beyond them another does not help.
+  /// Throws usage_error unless each worker's host has a server, and at most as many servers more
+  /// have hosts to themselves. Further servers would not help.
   static mixed_hosts of(int workers, int servers) {
     if (servers < workers || servers - workers > workers) {
       throw usage_error(
@@ -82,9 +83,10 @@ struct mixed_hosts {
   }
 };
 
-/// What a server of each kind adds up, in proportion: all NICs are then busy equally long, which is
-/// bound::shared_servers. With n workers and k servers alone the sum of all shares is
-/// n² + kn - 2k; a lone worker's own server does all.
+/// How much a server of each kind adds up, as weights. With these weights all NICs are busy equally
+/// long, which is bound::shared_servers. With n workers and k servers on hosts to themselves, the
+/// sum of all servers' weights is n² + kn - 2k. If there is one worker, the server on its host does
+/// everything.
 struct optimal_shares {
   std::uint64_t alone{};        ///< 2 (n-1)
   std::uint64_t with_worker{};  ///< n - k
@@ -96,8 +98,8 @@ struct optimal_shares {
 
 namespace detail {
 
-/// Calls `server_of(bucket, chunk, piece)` for the chunks in forward order; servers are the ranks
-/// from `first` on.
+/// Calls `server_of(bucket, chunk, piece)` for the chunks in forward order, and places each on the
+/// server returned; servers are the ranks from `first` on.
 template <class ServerOf>
 void place_each(plan& made, int first, ServerOf server_of) {
   for (std::size_t number = made.buckets.size(); number-- > 0;) {
@@ -113,7 +115,8 @@ inline tensor_id first_tensor(const plan& made, const bucket& group) {
   return made.at(group.first_tensor + group.tensors - 1);
 }
 
-/// The server whose load, with the chunk, is the least for its share; the first one of several.
+/// Places each chunk on the server whose load, with the chunk, is the lowest relative to its share;
+/// on the first of several such.
 [[gnu::cold]] inline void place_by_load(plan& made, int first,
                                         const std::vector<std::uint64_t>& shares) {
   std::vector<std::uint64_t> loads(shares.size());
@@ -130,7 +133,7 @@ inline tensor_id first_tensor(const plan& made, const bucket& group) {
   });
 }
 
-/// The place of each tensor, by its id, among all names in the order of their bytes.
+/// Returns each tensor's place among all tensors sorted by the bytes of their names, indexed by id.
 [[gnu::cold]] inline std::vector<std::uint64_t> numbers_by_name(const plan& made) {
   std::vector<std::size_t> ids(made.backward.size());
   std::iota(ids.begin(), ids.end(), std::size_t{0});
@@ -148,8 +151,8 @@ inline tensor_id first_tensor(const plan& made, const bucket& group) {
   return numbers;
 }
 
-/// `server_of(key)`, with the keys that BytePS for PyTorch gives gradients: it declares them sorted
-/// by name.
+/// Places each chunk on `server_of(key)`, with the keys that BytePS for PyTorch gives gradients,
+/// which it declares in the order of their names.
 template <class ServerOf>
 void place_by_key(plan& made, int first, ServerOf server_of) {
   const std::vector<std::uint64_t> numbers = numbers_by_name(made);
@@ -158,7 +161,7 @@ void place_by_key(plan& made, int first, ServerOf server_of) {
   });
 }
 
-/// Keys are hashed into so many classes, and a class into a server.
+/// Hashes keys into so many classes, and each class to a server.
 [[gnu::cold]] inline void place_mixed(plan& made, int first, const mixed_hosts& hosts,
                                       std::uint64_t classes) {
   const optimal_shares shares(hosts);
@@ -175,9 +178,9 @@ void place_by_key(plan& made, int first, ServerOf server_of) {
 
 }  // namespace detail
 
-/// Says which of the servers, `servers` ranks after `workers`, owns each chunk. `classes` are what
-/// mixed mode hashes keys into. Throws usage_error where so many servers cannot be placed on.
-/// Cost: once a plan, nothing in a step.
+/// Places each chunk on a server; servers are the `servers` ranks after the `workers`. Mixed mode
+/// hashes keys into so many `classes`. Throws usage_error if the placement does not allow so many
+/// servers or so few classes. Cost: once a plan, nothing in a step.
 [[gnu::cold]] inline void place(plan& made, placed_by how, int workers, int servers, int classes) {
   const auto count = static_cast<std::uint64_t>(servers);
   const auto by_hash = [&](auto hash) {

@@ -7,7 +7,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/role/compression.hpp"
 
-// How long what workers push of a chunk is, in each round of its compressor.
+// How many bytes workers push of a chunk, in each round of its compressor.
 namespace tutti::architecture {
 
 template <class C>
@@ -17,7 +17,7 @@ int rounds_of(const C& compression, const chunk& piece) {
   });
 }
 
-/// Bytes at most.
+/// Returns the most bytes that a worker pushes in a round.
 template <class World>
 std::size_t push_capacity(const World& world, const chunk& piece, int round) {
   return with_compressor(world.compressor(), piece.chosen, [&](const auto& its) {

@@ -30,9 +30,9 @@
 
 namespace tutti::architecture {
 
-/// A server's half of a parameter server: the chunks placed on it, what was pushed of them, what it
-/// makes of that, and what it answers. A chunk's memory is made when its first push comes. One
-/// file, for to take, add, update, answer and remember are steps of one push.
+/// A server's half of a parameter server: it takes pushes of the chunks placed on it, adds them up,
+/// updates, and answers. A chunk's memory is made when its first push comes. One file, because
+/// taking, adding, updating, answering and remembering are steps of one push.
 template <class Architecture, class World>
 class parameter_server_server {
   using compression = typename World::compression;
@@ -43,7 +43,7 @@ class parameter_server_server {
   using consistency_type = typename Architecture::consistency;
   using consistency_options = typename consistency_type::options;
   static constexpr bool plain = facts::identity<compression>;
-  /// Each worker is answered by itself, once its consistency's machine says so.
+  /// Whether each worker is answered by itself, once its consistency's machine lets it read.
   static constexpr bool one_by_one = Architecture::stale;
   static constexpr bool drops = Architecture::drops_gradients;
   static constexpr bool compensates = consistency::compensates<consistency_type>;
@@ -55,24 +55,25 @@ class parameter_server_server {
   static constexpr bool adds_payloads = !encodes_once<compression>;
   static constexpr bool encodes_means = !plain && !keeps_parameters && !adds_payloads;
   static constexpr bool undoes_steps = encodes_means && World::undoes_steps;
-  /// The sum itself is the answer: a slow worker may still read it while the next one begins.
+  /// Whether the sum itself is the answer. Then there are two sums, because a slow worker may still
+  /// read one while the next begins.
   static constexpr bool answers_sums = (plain && !keeps_parameters) || adds_payloads;
 
  public:
   parameter_server_server(World& world, const typename Architecture::options& set)
       : world_(&world),
         set_(set.consistency),
-        shelves_(world.trains() ? 0 : world.planned().chunks.size()),
+        chunks_(world.trains() ? 0 : world.planned().chunks.size()),
         left_(at(world.workers())),
         engine_(world, *this, one_by_one ? 0 : set.engine_threads, set.engine_order) {}
   parameter_server_server(const parameter_server_server&) = delete;
   parameter_server_server& operator=(const parameter_server_server&) = delete;
 
-  /// A worker's push of a chunk. Throws communication_error if it is not as long as the chunk's.
+  /// Takes a worker's push of a chunk. Throws communication_error unless it is as long as expected.
   task serve(endpoint self, typename World::message push) {
     const std::uint32_t number = push.number();
     const chunk& piece = world_->planned().chunks[number];
-    shelf& mine = shelf_of(number);
+    served_chunk& mine = served(number);
     expect_length(mine, piece, push);
     if constexpr (one_by_one) {
       take(mine, piece, push);
@@ -102,9 +103,9 @@ class parameter_server_server {
     }
   }
 
-  /// The chunk's sum is there, and what has been made of it.
+  /// Answers all workers, once the chunk's sum is made and has been applied or encoded.
   void answer(std::uint32_t number) {
-    shelf& mine = shelves_[number];
+    served_chunk& mine = chunks_[number];
     const chunk& piece = world_->planned().chunks[number];
     const endpoint self = world_->endpoint_of(number);
     mine.answered = answer_all(self, mine, piece);
@@ -116,11 +117,11 @@ class parameter_server_server {
     }
   }
 
-  /// The worker pushes no more: those that waited for it go on.
+  /// Records that a worker pushes no more, and answers the workers that waited for it.
   task worker_left(int worker) requires one_by_one {
     left_[at(worker)] = 1;
-    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-      shelf& mine = shelves_[number];
+    for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+      served_chunk& mine = chunks_[number];
       if (mine.is_set_up) {
         const chunk& piece = world_->planned().chunks[number];
         mine.answers.machine.leave(worker);
@@ -130,15 +131,15 @@ class parameter_server_server {
       }
     }
   }
-  /// Some worker's answer of the chunk waits for what other workers push.
+  /// Whether some worker's answer of the chunk waits for other workers' pushes.
   bool holds_back(std::uint32_t number) const requires one_by_one {
-    return number < shelves_.size() && shelves_[number].answers.any_due();
+    return number < chunks_.size() && chunks_[number].answers.any_due();
   }
   const push_counts& counted_pushes() const { return counts_; }
 
-  /// Nothing of this server's is on its way.
+  /// Whether no answer of this server is on its way.
   bool at_rest() const {
-    return loops::all_of(shelves_, [](const shelf& each) {
+    return loops::all_of(chunks_, [](const served_chunk& each) {
       if constexpr (one_by_one) {
         return each.answers.at_rest();
       } else {
@@ -147,9 +148,9 @@ class parameter_server_server {
     });
   }
 
-  /// Ends when everything that was answered has been read.
+  /// Ends when all answers have been read.
   task finish() {
-    for (auto& each : shelves_) {
+    for (auto& each : chunks_) {
       if constexpr (one_by_one) {
         co_await each.answers.finish();
       } else {
@@ -162,13 +163,13 @@ class parameter_server_server {
   /// Goes on from step `step` with the parameters that the model holds now.
   void resume(std::uint64_t step) {
     resumed_ = step;
-    for (auto& each : shelves_) {
+    for (auto& each : chunks_) {
       each.is_set_up = false;
       each.steps = step;
     }
   }
 
-  /// What the optimizer remembers of the chunks placed here.
+  /// Returns how many floats the optimizer remembers of the chunks placed here.
   std::size_t optimizer_floats() const {
     std::size_t elements = 0;
     for (const chunk& each : world_->planned().chunks) {
@@ -180,8 +181,8 @@ class parameter_server_server {
 
   void rescale([[maybe_unused]] float factor) {
     if constexpr (encodes_means && facts::rescales<relay_type>) {
-      for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
-        shelf& mine = shelves_[number];
+      for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
+        served_chunk& mine = chunks_[number];
         if (mine.residual.size() != 0) {
           const chunk& piece = world_->planned().chunks[number];
           relay(world_->compressor())
@@ -192,17 +193,18 @@ class parameter_server_server {
     }
   }
 
-  /// No worker has all that it needs for the next step before this.
+  /// Restores residuals of means to what they were before the last step. Until it has run, no
+  /// worker has all that it needs for the next step.
   void undo_step() {
     if constexpr (undoes_steps) {
-      for (shelf& each : shelves_) {
+      for (served_chunk& each : chunks_) {
         world_->copy(span_of(each.residual), span_of(each.kept));
       }
     }
   }
 
-  /// Of each chunk placed here: residuals of means, momenta, mean squares, parameters, what each
-  /// worker has read; what there is of them.
+  /// Returns what there is of each chunk placed here: residuals of means, momenta, mean squares,
+  /// parameters, and what each worker has read.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;
     const auto add = [&all](floats& each) {
@@ -210,9 +212,9 @@ class parameter_server_server {
         all.push_back(span_of(each));
       }
     };
-    for (std::uint32_t number = 0; number < shelves_.size(); ++number) {
+    for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
       if (world_->planned().chunks[number].placed_on == world_->rank()) {
-        shelf& mine = shelf_of(number);
+        served_chunk& mine = served(number);
         for (floats* each : {&mine.residual, &mine.momenta, &mine.mean_square, &mine.parameters}) {
           add(*each);
         }
@@ -236,12 +238,12 @@ class parameter_server_server {
       return no_separate_answers();
     }
   }
-  struct shelf {
+  struct served_chunk {
     bool is_set_up{};
     std::array<floats, 2> sums{};
     floats parameters{};
     floats residual{};
-    floats kept{};  ///< of that, for a step that is undone
+    floats kept{};  ///< the residual before the last step, in case that is undone
     floats momenta{};
     floats mean_square{};
     bytes payload{};
@@ -251,7 +253,7 @@ class parameter_server_server {
     std::vector<std::size_t> early_bytes{};
     std::vector<char> is_here{};
     int turn{};
-    int pushes{};  ///< that have come for this round
+    int pushes{};  ///< how many have come in this round
     int round{};
     std::uint64_t sums_made{};
     std::uint64_t steps{};
@@ -259,13 +261,13 @@ class parameter_server_server {
     decltype(answers_of()) answers{};
   };
 
-  static std::span<float> sum_of(shelf& mine) {
+  static std::span<float> sum_of(served_chunk& mine) {
     return span_of(mine.sums[answers_sums ? mine.sums_made & 1 : 0]);
   }
   static constexpr std::size_t floats_for(std::size_t bytes) {
     return (bytes + sizeof(float) - 1) / sizeof(float);
   }
-  /// A chunk always asks for as much, so this allocates once.
+  /// Allocates memory the first time. A chunk always asks for as much, so the size never changes.
   template <class Memory>
   void make_room(Memory& memory, std::size_t elements) {
     using element = std::remove_pointer_t<decltype(memory.data())>;
@@ -274,13 +276,14 @@ class parameter_server_server {
     }
   }
 
-  /// Bytes of a push in the chunk's round, at most.
-  std::size_t push_capacity(const shelf& mine, const chunk& piece) const {
+  /// Returns the most bytes of a push in the chunk's current round.
+  std::size_t push_capacity(const served_chunk& mine, const chunk& piece) const {
     return tutti::architecture::push_capacity(*world_, piece, mine.round);
   }
 
-  /// A worker whose options differ would have this rank read beyond the push.
-  void expect_length(const shelf& mine, const chunk& piece,
+  /// Throws communication_error unless a push is as long as expected. This rank would read beyond
+  /// the end of a shorter one, which a worker with other options might send.
+  void expect_length(const served_chunk& mine, const chunk& piece,
                      const typename World::message& push) const {
     const std::size_t expected = push_capacity(mine, piece);
     const std::size_t came = push.bytes().size();
@@ -292,8 +295,8 @@ class parameter_server_server {
     }
   }
 
-  shelf& shelf_of(std::uint32_t number) {
-    shelf& mine = shelves_[number];
+  served_chunk& served(std::uint32_t number) {
+    served_chunk& mine = chunks_[number];
     if (std::exchange(mine.is_set_up, true)) {
       return mine;
     }
@@ -327,7 +330,7 @@ class parameter_server_server {
     }
     return mine;
   }
-  void set_up_answers(shelf& mine, const chunk& piece) {
+  void set_up_answers(served_chunk& mine, const chunk& piece) {
     mine.answers.begin({world_->workers(), set_, resumed_}, world_->workers());
     for (int worker = 0; worker < world_->workers(); ++worker) {
       if (left_[at(worker)] != 0) {
@@ -340,14 +343,14 @@ class parameter_server_server {
     }
   }
 
-  /// To decode pushes, and to encode their mean.
+  /// Returns the scratch that decoding pushes and encoding their mean takes.
   std::size_t scratch_of(std::size_t elements) const {
     const std::size_t to_decode =
         facts::decodes_in_scratch<compression> ? scratch_bytes(world_->compressor(), elements) : 0;
     return std::max(to_decode, scratch_bytes(relay(world_->compressor()), elements));
   }
 
-  chunk_context context_of(shelf& mine, const chunk& piece, floats& rows,
+  chunk_context context_of(served_chunk& mine, const chunk& piece, floats& rows,
                            std::uint64_t step) const {
     return {.memory = rows.size() == 0 ? nullptr : rows.data(),
             .stride = piece.elements,
@@ -358,9 +361,9 @@ class parameter_server_server {
             .scale = scale_of(world_->values())};
   }
 
-  /// The push takes effect, unless it is dropped: as a gradient, by the optimizer; as a difference,
-  /// by itself.
-  void take(shelf& mine, const chunk& piece, const typename World::message& push) {
+  /// Lets a push take effect, unless it is dropped: a gradient by the optimizer, a difference by
+  /// being added to the parameters.
+  void take(served_chunk& mine, const chunk& piece, const typename World::message& push) {
     auto& machine = mine.answers.machine;
     if (!machine.push(push.peer())) {
       ++counts_.dropped;
@@ -382,8 +385,9 @@ class parameter_server_server {
       machine.update();
     }
   }
-  /// Enough gradients of a step have come, or no more will.
-  void update_if_complete([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece) {
+  /// Updates a chunk if enough gradients of the step have come, or no more will.
+  void update_if_complete([[maybe_unused]] served_chunk& mine,
+                          [[maybe_unused]] const chunk& piece) {
     if constexpr (drops) {
       if (auto& machine = mine.answers.machine; machine.is_complete()) {
         average(mine, machine.gathered());
@@ -393,8 +397,8 @@ class parameter_server_server {
     }
   }
 
-  /// Of a gradient that `worker` has computed on what it was sent last.
-  void compensate([[maybe_unused]] shelf& mine, [[maybe_unused]] const chunk& piece,
+  /// Corrects the gradient that `worker` has computed on the parameters it was sent last.
+  void compensate([[maybe_unused]] served_chunk& mine, [[maybe_unused]] const chunk& piece,
                   [[maybe_unused]] int worker) {
     if constexpr (compensates) {
       compensate_delay(*world_, set_, piece, sum_of(mine), span_of(mine.mean_square),
@@ -402,8 +406,10 @@ class parameter_server_server {
     }
   }
 
-  /// Keeps what comes before its turn; true once all of a step's pushes have been added.
-  bool take_in_rank_order(shelf& mine, const chunk& piece, const typename World::message& push) {
+  /// Adds pushes in rank order, and keeps those that come before their turn. Returns true once all
+  /// of a step's pushes have been added; where every push is a step, once all have been kept.
+  bool take_in_rank_order(served_chunk& mine, const chunk& piece,
+                          const typename World::message& push) {
     const int worker = push.peer();
     if (worker != mine.turn || steps_by_push) {
       if (!world_->phantom()) {
@@ -429,8 +435,9 @@ class parameter_server_server {
     return true;
   }
 
-  /// All workers' pushes are here, and nobody reads the parameters: each is a step.
-  void step_by_push(shelf& mine, const chunk& piece) {
+  /// Takes an optimizer step for each worker's push, in rank order. All pushes are here, and no
+  /// answer reads the parameters any more.
+  void step_by_push(served_chunk& mine, const chunk& piece) {
     for (int worker = 0; worker < world_->workers(); ++worker) {
       add(mine, sum_of(mine), piece, early_of(mine, worker), sum_begins::here);
       const auto pushed = static_cast<std::uint64_t>(worker);
@@ -438,15 +445,15 @@ class parameter_server_server {
       mine.is_here[at(worker)] = 0;
     }
   }
-  static std::span<const std::byte> early_of(const shelf& mine, int worker) {
+  static std::span<const std::byte> early_of(const served_chunk& mine, int worker) {
     const std::span<const std::byte> early = span_of(mine.early[at(worker)]);
     return early.first(std::min(early.size(), mine.early_bytes[at(worker)]));
   }
 
   enum class sum_begins { here, before };
 
-  /// That adding a push reads and writes.
-  std::size_t bytes_of_adding(const shelf& mine, const chunk& piece, sum_begins when) const {
+  /// Returns the bytes that adding a push reads and writes.
+  std::size_t bytes_of_adding(const served_chunk& mine, const chunk& piece, sum_begins when) const {
     const bool first = when == sum_begins::here;
     if constexpr (adds_payloads) {
       return (first ? 2U : 3U) * push_capacity(mine, piece);
@@ -455,8 +462,8 @@ class parameter_server_server {
              (first ? 1U : 2U) * sizeof(float) * piece.elements;
     }
   }
-  /// That the next push of a round, whoever's, makes its thread do.
-  std::size_t bytes_of_taking(const shelf& mine, const chunk& piece) const {
+  /// Returns the bytes that the next push of a round, from whichever worker, makes its thread move.
+  std::size_t bytes_of_taking(const served_chunk& mine, const chunk& piece) const {
     if constexpr (steps_by_push) {
       return bytes_of_adding(mine, piece, sum_begins::here) + bytes_of_updating(piece);
     }
@@ -471,8 +478,8 @@ class parameter_server_server {
     return moved;
   }
 
-  void add(shelf& mine, std::span<float> sum, const chunk& piece, std::span<const std::byte> pushed,
-           sum_begins when) {
+  void add(served_chunk& mine, std::span<float> sum, const chunk& piece,
+           std::span<const std::byte> pushed, sum_begins when) {
     auto& queue = world_->queue();
     const bool first = when == sum_begins::here;
     if (!engine_.is_there()) {
@@ -502,13 +509,14 @@ class parameter_server_server {
     }
   }
 
-  /// From the sum of gradients to what is answered.
-  void update(shelf& mine, const chunk& piece, std::uint64_t step) {
+  /// Makes the answer from the sum of gradients.
+  void update(served_chunk& mine, const chunk& piece, std::uint64_t step) {
     average(mine);
     make_answer(mine, piece, step);
   }
-  /// The sum is one of so many workers' gradients, where the mean is not that of all.
-  void average(shelf& mine, std::uint64_t gradients = 1) {
+  /// Turns the sum into a mean: of all workers' gradients or, where the mean is of fewer, of
+  /// `gradients`.
+  void average(served_chunk& mine, std::uint64_t gradients = 1) {
     if (world_->phantom()) {
       return;
     }
@@ -520,8 +528,9 @@ class parameter_server_server {
       kernels::scale(world_->queue(), sum_of(mine), average);
     }
   }
-  /// `step` counts the optimizer's steps on the chunk before this one.
-  void make_answer(shelf& mine, const chunk& piece, std::uint64_t step) {
+  /// Runs the optimizer on the mean, or encodes it for the workers. `step` counts the optimizer's
+  /// steps on the chunk before this one.
+  void make_answer(served_chunk& mine, const chunk& piece, std::uint64_t step) {
     auto& queue = world_->queue();
     if (!engine_.is_there()) {
       charge(queue, bytes_of_updating(piece));
@@ -535,7 +544,7 @@ class parameter_server_server {
                              context_of(mine, piece, mine.momenta, step));
     } else if constexpr (encodes_means) {
       if constexpr (undoes_steps) {
-        if (goes_back<typename World::compression>(world_->values())) {
+        if (restores_residuals<typename World::compression>(world_->values())) {
           world_->copy(span_of(mine.kept), span_of(mine.residual));
         }
       }
@@ -545,7 +554,7 @@ class parameter_server_server {
     }
   }
 
-  task answer_all(endpoint self, shelf& mine, const chunk& piece) {
+  task answer_all(endpoint self, served_chunk& mine, const chunk& piece) {
     std::span<const std::byte> answer;
     if constexpr (keeps_parameters) {
       answer = bytes_of_floats(*world_, piece, span_of(mine.parameters));
@@ -563,7 +572,7 @@ class parameter_server_server {
 
   World* world_;
   consistency_options set_;
-  std::vector<shelf> shelves_;
+  std::vector<served_chunk> chunks_;
   std::vector<char> left_;     ///< workers that push no more
   std::uint64_t resumed_ = 0;  ///< the step that all workers went on from
   push_counts counts_{};

@@ -10,17 +10,17 @@
 
 namespace tutti::architecture {
 
-/// The threads of a server where time is modelled: each takes what its device is charged for the
-/// work that it does, one thing after the other. `Server` hears, by `answer(chunk)`, of a chunk
-/// that was `closed` and all of whose work is done. On a real transport the loop has no time to
-/// model, and this is nothing.
+/// The threads of a server on a virtual clock. Each does its work one piece after the other, and
+/// takes the time that its device is charged for it. Calls `answer(chunk)` of the `Server` when a
+/// chunk has been closed and all work on it is done. On a real transport there is no time to model,
+/// and this does nothing.
 template <class World, class Server>
 class timed_engine {
   using queue_type = typename World::queue_type;
   static constexpr bool models_time = requires(queue_type & queue) { queue.models_time(); };
 
  public:
-  /// None where `threads` is 0.
+  /// Makes no threads if `threads` is 0.
   timed_engine(World& world, Server& server, int threads, engine_order by)
       : world_(&world), server_(&server) {
     if constexpr (models_time) {
@@ -36,7 +36,7 @@ class timed_engine {
 
   bool is_there() const { return threads_.size() > 0; }
 
-  /// Work on a chunk that moves so many bytes.
+  /// Adds work on a chunk, which moves so many bytes.
   void push(std::uint32_t chunk, std::size_t bytes) {
     const std::size_t thread = threads_.thread_of(chunk, world_->planned().chunks[chunk].elements);
     threads_.push(thread, chunk, bytes);
@@ -46,7 +46,7 @@ class timed_engine {
       world_->beside(run(thread));
     }
   }
-  /// The last work on the chunk before it is answered.
+  /// Adds the last work on a chunk before its answer.
   void close(std::uint32_t chunk, std::size_t bytes) {
     closed_[chunk] = true;
     push(chunk, bytes);
@@ -77,9 +77,9 @@ class timed_engine {
   World* world_;
   Server* server_;
   engine_threads threads_{0, 0, engine_order::received};
-  std::vector<std::size_t> left_{};   ///< work of each chunk
-  std::vector<char> closed_{};        ///< chunks
-  std::vector<char> runs_{};          ///< threads
+  std::vector<std::size_t> left_{};   ///< work on each chunk that is not done
+  std::vector<char> closed_{};        ///< whether each chunk's last work has come
+  std::vector<char> runs_{};          ///< whether each thread is at work
   std::vector<queue_type> queues_{};  ///< of each thread, for the time that it is charged
 };
 

@@ -19,8 +19,8 @@
 namespace tutti::architecture {
 
 /// A worker's half of a parameter server: it pushes a chunk to the chunk's server and pulls the
-/// answer. Where the worker updates first, what it pushes is by how much its parameters have
-/// changed since the last pull.
+/// answer. Where the worker updates first, it pushes by how much its parameters have changed since
+/// the last pull.
 template <class Architecture, class World>
 class parameter_server_worker {
   using compression = typename World::compression;
@@ -29,7 +29,7 @@ class parameter_server_worker {
   static constexpr bool pushes_differences = Architecture::updates_first;
 
  public:
-  /// Throws usage_error if a compressor's turn comes at a later step than the first.
+  /// Throws usage_error if compression::select is to start at a later step than the first.
   explicit parameter_server_worker(World& world) : world_(&world) {
     if (first_chosen_step(world.compressor()) > 0) {
       throw usage_error(
@@ -82,7 +82,7 @@ class parameter_server_worker {
     }
   }
 
-  /// The servers begin with the same parameters.
+  /// Takes the model's parameters for those last pulled; the servers begin with the same.
   void resume() {
     if constexpr (pushes_differences) {
       if (world_->trains()) {
@@ -94,13 +94,14 @@ class parameter_server_worker {
   }
 
  private:
-  /// A launch by value: the chosen compressor's is made here, and must last.
+  /// Takes the launch by value, because the one made for the chosen compressor is the caller's
+  /// temporary.
   template <class C>
   task have_added_selected(typename World::endpoint self, launch<C> what) {
     co_await have_added(self, what);
   }
 
-  /// Payloads are added by the server and come back as their sum, in every round.
+  /// Pushes a payload and pulls the sum of all workers' payloads, in every round.
   template <class C>
   task have_added(typename World::endpoint self, const launch<C>& what) {
     auto& queue = self.queue();
@@ -114,7 +115,8 @@ class parameter_server_worker {
         what.encode(queue, 0, what.data.size(), payload);
       }
       co_await service.send(what.placed_on, payload);
-      what.released();  // in the first round: credit that waits for an answer waits for ever
+      // In the first round already: credit that waits for an answer may wait for ever.
+      what.released();
       co_await self.receive(what.placed_on, payload);
       if constexpr (facts::in_rounds<C>) {
         if (round + 1 < facts::rounds<C>) {
@@ -135,7 +137,7 @@ class parameter_server_worker {
     return facts::identity<C> ? std::as_writable_bytes(what.data) : what.room(0, bytes);
   }
 
-  /// Of one payload.
+  /// Pushes one payload, and pulls the mean or the parameters.
   task push_and_pull(typename World::endpoint self, const typename World::launch& what) {
     auto& queue = self.queue();
     const std::size_t elements = what.data.size();
@@ -173,7 +175,7 @@ class parameter_server_worker {
   std::span<float> pulled(const chunk& piece) { return world_->part_of(span_of(pulled_), piece); }
 
   World* world_;
-  typename World::template memory<float> pulled_{};  ///< parameters as they last came
+  typename World::template memory<float> pulled_{};  ///< parameters as last pulled
 };
 
 }  // namespace tutti::architecture

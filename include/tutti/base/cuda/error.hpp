@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// CUDA refused a call, or work that was enqueued before it has failed.
+/// CUDA has refused a call, or work that was enqueued before the call has failed.
 class cuda_error : public error {
  public:
   cuda_error(cudaError_t code, source_place where)
@@ -19,7 +19,7 @@ class cuda_error : public error {
 
   cudaError_t code() const { return code_; }
 
-  /// What helps, where that is known; otherwise nothing.
+  /// Returns what helps, as the end of a message, or nothing where that is not known.
   static std::string fix(cudaError_t code) {
     switch (code) {
       case cudaErrorNoDevice:
@@ -43,8 +43,8 @@ class cuda_error : public error {
 
 namespace cuda {
 
-/// Throws cuda_error if `code` is one, with the place of this call. CUDA's own memory of it is
-/// cleared, so that it is not reported again where nothing is wrong.
+/// Throws cuda_error, with the place of the call, if `code` is an error. Clears CUDA's last error,
+/// so that a later call does not report it again.
 inline void check(cudaError_t code, source_place where = source_place::current()) {
   if (code != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
@@ -52,15 +52,15 @@ inline void check(cudaError_t code, source_place where = source_place::current()
   }
 }
 
-/// For destructors, which cannot throw: whoever synchronised last knows of every failure that
-/// matters, and memory and handles die with the process.
+/// Ignores an error, for destructors, which cannot throw. The last synchronize has reported every
+/// failure that matters, and memory and handles are freed when the process ends.
 inline void ignore(cudaError_t code) noexcept {
   if (code != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
   }
 }
 
-/// Devices that this process may use: none where there is no driver either.
+/// Returns how many devices this process may use, 0 also if there is no driver.
 inline int devices() noexcept {
   int count = 0;
   const cudaError_t answer = cudaGetDeviceCount(&count);
@@ -68,7 +68,7 @@ inline int devices() noexcept {
   return answer == cudaSuccess ? count : 0;
 }
 
-/// Makes a device the calling thread's, and at its end the one that was before.
+/// Makes a device the calling thread's current one, and restores the previous one when destroyed.
 class on_device {
  public:
   explicit on_device(int device) {

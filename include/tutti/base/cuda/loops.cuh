@@ -8,13 +8,14 @@
 #include <thrust/iterator/tabulate_output_iterator.h>
 
 #include "tutti/base/cuda/error.hpp"
-#include "tutti/base/cuda/room.hpp"
+#include "tutti/base/cuda/stream_workspace.hpp"
 #include "tutti/base/host_device.hpp"
 
-/// Loops over elements on a device: CUB's, on a stream and in its room.
+/// Loops over elements on a device. They are CUB's, on a stream and in the stream's workspace
+/// (base/cuda/stream_workspace.hpp).
 namespace tutti::cuda::detail {
 
-/// Bytes that one of CUB's algorithms, `algorithm(storage, bytes)`, wants to work in.
+/// Returns the bytes of workspace that one of CUB's algorithms, `algorithm(storage, bytes)`, needs.
 template <class Algorithm>
 std::size_t storage_of(const Algorithm& algorithm) {
   std::size_t bytes = 0;
@@ -22,12 +23,12 @@ std::size_t storage_of(const Algorithm& algorithm) {
   return bytes;
 }
 
-/// Enqueues one of CUB's algorithms on as much of a room as it wants, behind the first `kept`
+/// Enqueues one of CUB's algorithms. Its workspace lies in the workspace, behind the first `kept`
 /// bytes.
 template <class Algorithm>
-void run_in(stream_room& room, std::size_t kept, const Algorithm& algorithm) {
+void run_in(stream_workspace& workspace, std::size_t kept, const Algorithm& algorithm) {
   std::size_t bytes = storage_of(algorithm);
-  check(algorithm(room.at_least(kept + bytes) + kept, bytes));
+  check(algorithm(workspace.at_least(kept + bytes) + kept, bytes));
 }
 
 template <class F>
@@ -35,7 +36,7 @@ void launch_for_each(cudaStream_t stream, std::size_t n, const F& f) {
   check(cub::DeviceFor::Bulk(n, f, stream));
 }
 
-/// Hands a result on where an algorithm would store it.
+/// Calls `finish(total)` where an algorithm would store its result.
 template <class Finish>
 struct finish_with {
   Finish finish;
@@ -45,8 +46,9 @@ struct finish_with {
   }
 };
 
-/// As `run_in` takes it: calls `finish(total)` on the device with how `fold` joins `first` and
-/// `term(input[i])` for every i in [0, n), in an order that follows from n and the kind of device.
+/// Returns an algorithm for `run_in`: with `fold` it joins `first` and `term(input[i])` for every i
+/// in [0, n), in an order that follows from n and the kind of device, and calls `finish(total)` on
+/// the device.
 template <class Input, class Fold, class Term, class T, class Finish>
 auto reduction(cudaStream_t stream, Input input, std::size_t n, const Fold& fold, const Term& term,
                const T& first, const Finish& finish) {
@@ -63,23 +65,24 @@ struct keep_as {
   TUTTI_HD void operator()(double total) const { *place = static_cast<T>(total); }
 };
 
-/// Calls `finish(total)` with the sum of `term(input[i])`, added in double.
+/// Enqueues a call of `finish(total)` on the device with the sum of `term(input[i])`, added in
+/// double.
 template <class Input, class Term, class Finish>
-void launch_sum(cudaStream_t stream, stream_room& room, Input input, std::size_t n,
+void launch_sum(cudaStream_t stream, stream_workspace& workspace, Input input, std::size_t n,
                 const Term& term, const Finish& finish) {
-  run_in(room, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
+  run_in(workspace, 0, reduction(stream, input, n, ::cuda::std::plus<double>(), term, 0.0, finish));
 }
 
-/// What a stream's loops over a functor are.
+/// The loops of a stream over the functor `F`, for base/cuda/stream.hpp.
 template <class F>
 struct loops {
   static void each(cudaStream_t stream, std::size_t n, const F& f) {
     launch_for_each(stream, n, f);
   }
   template <class T>
-  static void sum(cudaStream_t stream, stream_room& room, std::span<const float> input, T* result,
-                  const F& f) {
-    launch_sum(stream, room, input.data(), input.size(), f, keep_as<T>{result});
+  static void sum(cudaStream_t stream, stream_workspace& workspace, std::span<const float> input,
+                  T* result, const F& f) {
+    launch_sum(stream, workspace, input.data(), input.size(), f, keep_as<T>{result});
   }
 };
 

@@ -32,7 +32,7 @@ struct pinned {
   static void give_back(void* memory) { ignore(cudaFreeHost(memory)); }
 };
 
-/// Owns elements in one of these places.
+/// Owns elements in memory of one of the two places above.
 template <class T, class Place>
 class allocation {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -65,13 +65,13 @@ class allocation {
 
 }  // namespace detail
 
-/// Memory on the device that is current when it is made; its elements are for kernels and copies.
-/// Undefined until written. Cost: making one and giving it back wait for the whole device, so it is
-/// for before and after training, not for a step.
+/// Memory on the device that is current when it is made, for kernels and copies only. Its contents
+/// are undefined until written. Cost: making and freeing a buffer wait for the whole device, so
+/// they are for before and after training, not for a step.
 template <class T>
 using buffer = detail::allocation<T, detail::on_a_device>;
 
-/// Host memory that the device reads and writes without staging, zeroed.
+/// Pinned host memory, which the device reads and writes without staging. It is zeroed.
 template <class T>
 using pinned_buffer = detail::allocation<T, detail::pinned>;
 

@@ -11,7 +11,7 @@
 
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/base/cuda/memory.hpp"
-#include "tutti/base/cuda/room.hpp"
+#include "tutti/base/cuda/stream_workspace.hpp"
 #include "tutti/base/pool.hpp"
 #include "tutti/base/queue.hpp"
 #if defined(__CUDACC__)
@@ -20,13 +20,13 @@
 
 namespace tutti::cuda {
 
-/// What a stream's work goes before, where the device has more than it can do at once.
+/// A stream's priority, which matters where the device has more work than it can do at once.
 enum class priority { usual, urgent };
 
 namespace detail {
 
-/// Events of one device. They are never destroyed: they may outlive their stream, and the device
-/// lets go of everything when the process ends.
+/// The pool of one device's events. They are never destroyed, because they may outlive their
+/// stream. The device frees them when the process ends.
 inline pool<cudaEvent_t>& events_of(int device) {
   static std::array<std::atomic<pool<cudaEvent_t>*>, 64> all{};
   auto& place = all.at(static_cast<std::size_t>(device));
@@ -43,22 +43,22 @@ inline pool<cudaEvent_t>& events_of(int device) {
 template <class>
 inline constexpr bool never = false;
 
-/// A functor's loops on a device: base/cuda/loops.cuh defines them, which compilers for devices
-/// read.
+/// The device loops over a functor. They are defined in base/cuda/loops.cuh, which only compilers
+/// for devices read.
 template <class F>
 struct loops;
 
-struct nowhere {};  // what a device's `run` answers, so that it is no host queue
+struct nowhere {};  // the result of `stream::run`, so that a stream is no host_queue
 
 }  // namespace detail
 
-/// A CUDA stream as a queue: work in order on a device, enqueued and never waited for but in
-/// `synchronize`.
+/// A CUDA stream as a queue: work executes in order on a device, and only `synchronize` waits for
+/// it.
 ///
-/// Kernels that select throw usage_error at NaN from the next `synchronize`, and every one after
-/// it: what they selected is wrong and so is what was made of it. One thread at a time enqueues
-/// kernels; `record`, `wait`, `copy`, `clear` and `synchronize` are anybody's.
-/// Cost: events are used again; after the first steps none is made.
+/// If a kernel that selects finds a NaN, the next `synchronize` throws usage_error, and so does
+/// every later one, because what the kernel selected is wrong, and all that was computed from it.
+/// One thread at a time may enqueue kernels; any thread may call `record`, `wait`, `copy`, `clear`
+/// and `synchronize`. Cost: events are reused; after the first steps none is made.
 class stream {
  public:
   /// A point in a stream's order of work. It may outlive the stream.
@@ -75,7 +75,7 @@ class stream {
     std::uint64_t of_ = 0;
   };
 
-  /// A stream of its own on the device that is current, beside the default stream.
+  /// Makes a stream on the current device. It does not synchronise with the default stream.
   stream() : stream(priority::usual) {}
   explicit stream(priority wanted) : stream(created(wanted)) {
     owned_ = true;
@@ -89,21 +89,22 @@ class stream {
     swap(other);
     return *this;
   }
-  /// Work that was enqueued is still done; what it refuses is not heard of any more.
+  /// Enqueued work is still executed, but what it refuses is not reported.
   ~stream() {
     if (owned_) {
       ignore(cudaStreamDestroy(handle_));
     }
   }
 
-  /// The user's stream, of the device that is current; it stays the user's and must live longer.
-  /// Cost: as much memory as a stream of one's own, so it is made once and kept.
+  /// Wraps a stream of the user's on the current device. The user still owns it, and it must
+  /// outlive the result. Cost: as much memory as a stream made here, so wrap it once and keep the
+  /// result.
   static stream from_native_handle(cudaStream_t borrowed) {
     stream made(borrowed);
     made.settle();
     return made;
   }
-  /// Hands the stream over: it is the caller's to destroy.
+  /// Releases ownership of the stream, which the caller must destroy.
   cudaStream_t release() {
     owned_ = false;
     return handle_;
@@ -128,7 +129,8 @@ class stream {
     }
   }
 
-  /// Whether all before `until` is done; blocks nobody. Throws if the device has failed.
+  /// Returns whether all work before `until` is done, without blocking. Throws if the device has
+  /// failed.
   static bool passed(const event& until) {
     if (!until.handle_) {
       return true;
@@ -142,14 +144,15 @@ class stream {
     return true;
   }
 
-  /// Throws what the stream's kernels have refused so far.
+  /// Waits for all enqueued work. Throws what the stream's kernels have refused so far.
   void synchronize() {
-    room_->look(handle_);
+    workspace_->look(handle_);
     check(cudaStreamSynchronize(handle_));
-    room_->judge();
+    workspace_->judge();
   }
 
-  /// Between any two places, the host's pageable memory too (then CUDA stages it, and may block).
+  /// Enqueues a copy between any two addresses. Pageable host memory is allowed, but CUDA then
+  /// stages the copy and may block.
   void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) {
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle_));
@@ -161,8 +164,8 @@ class stream {
     }
   }
 
-  /// Whether it is memory that streams of this device work on: a device's, pinned or managed. The
-  /// host's plain memory is not, also where a device could see it.
+  /// Returns whether streams of this device can work on the memory: a device's, pinned or managed
+  /// memory. Plain host memory does not count, even if a device could access it.
   bool reaches(const void* memory) const {
     const on_device here(device_);
     cudaPointerAttributes found{};
@@ -170,21 +173,21 @@ class stream {
     return found.type != cudaMemoryTypeUnregistered && found.devicePointer == memory;
   }
 
-  /// Undefined memory of this stream's device.
+  /// Returns memory of this stream's device, with undefined contents.
   template <class T>
   buffer<T> allocate(std::size_t elements) {
     const on_device here(device_);
     return buffer<T>(elements);
   }
-  /// Memory of the host's that this stream works on too.
+  /// Returns pinned host memory, on which this stream can work, too.
   template <class T>
   pinned_buffer<T> allocate_pinned(std::size_t elements) {
     const on_device here(device_);
     return pinned_buffer<T>(elements);
   }
 
-  /// What this stream's kernels scribble on.
-  stream_room& room() { return *room_; }
+  /// The workspace of this stream's kernels.
+  stream_workspace& workspace() { return *workspace_; }
 
   /// Calls `f(i)` on the device for every i in [0, n), in any order. Captures must be device
   /// addresses and values.
@@ -201,19 +204,19 @@ class stream {
     }
   }
 
-  /// `*result` becomes the sum of `f(x)` over `input`, added in double: the same bits in every run
-  /// on devices of one kind, and those of a host's queue up to the rounding of doubles.
+  /// Sets `*result` to the sum of `f(x)` over `input`, added in double. The bits are equal in every
+  /// run on devices of one kind, and equal to a host queue's up to the rounding of doubles.
   template <class T, class F>
   void transform_reduce(std::span<const float> input, T* result, F f) {
     if constexpr (requires { sizeof(detail::loops<F>); }) {
       const on_device here(device_);
-      detail::loops<F>::sum(handle_, room(), input, result, f);
+      detail::loops<F>::sum(handle_, workspace(), input, result, f);
     } else {
-      for_each(input.size(), f);  // says what is wrong
+      for_each(input.size(), f);  // does not compile either, and says why
     }
   }
 
-  /// Never: a stream's memory is the device's, and host code cannot reach it.
+  /// Does not compile: a stream's memory is the device's, and host code cannot reach it.
   template <class F>
   detail::nowhere run(F) {
     static_assert(detail::never<F>,
@@ -224,7 +227,8 @@ class stream {
   }
 
  private:
-  // Whoever delegates to this has a destructor from here on: what settling throws loses no handle.
+  // When a constructor has delegated to this one, the destructor runs even if `settle` throws, so
+  // that the handle is not lost.
   explicit stream(cudaStream_t handle) noexcept : handle_(handle) {}
 
   static cudaStream_t created(priority wanted) {
@@ -239,7 +243,7 @@ class stream {
 
   void settle() {
     check(cudaGetDevice(&device_));
-    room_ = std::make_unique<stream_room>(handle_);
+    workspace_ = std::make_unique<stream_workspace>(handle_);
   }
 
   void swap(stream& other) noexcept {
@@ -247,7 +251,7 @@ class stream {
     std::swap(owned_, other.owned_);
     std::swap(device_, other.device_);
     std::swap(number_, other.number_);
-    std::swap(room_, other.room_);
+    std::swap(workspace_, other.workspace_);
   }
 
   static std::uint64_t next_number() {
@@ -258,8 +262,8 @@ class stream {
   cudaStream_t handle_ = nullptr;
   bool owned_ = false;
   int device_ = 0;
-  std::uint64_t number_ = next_number();  // handles are used again, and events outlive streams
-  std::unique_ptr<stream_room> room_{};
+  std::uint64_t number_ = next_number();  // CUDA reuses handles, and events outlive streams
+  std::unique_ptr<stream_workspace> workspace_{};
 };
 static_assert(device_queue<stream> && !host_queue<stream>);
 

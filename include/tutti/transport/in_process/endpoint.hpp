@@ -29,14 +29,15 @@
 
 namespace tutti::transport {
 
-/// Ranks in one process that hand over pointers and read each other's memory: a message is copied
-/// once, by its receiver, and a loan not at all.
+/// A transport between ranks of one process, which hand each other pointers and read each other's
+/// memory. The receiver copies a message once, and a loan not at all.
 ///
-/// `Delivery` says when a message reaches its receiver: `by_mailbox` is between threads, at once;
-/// `virtual_link` keeps it for the time its link would take. `Queue` is the device that memory
-/// lives on. A delivery that reaches ranks of other processes returns their messages itself.
-/// Cost of a message: one atomic exchange each way. One file, because to begin, meet, return and
-/// take back a message are steps of one state machine.
+/// `Delivery` decides when a message reaches its receiver: `by_mailbox` hands it to the receiver's
+/// thread at once; `virtual_link` keeps it for the time that its link would take. `Queue` is the
+/// device whose memory is used. A delivery that reaches ranks of other processes returns their
+/// messages itself (`return_message`).
+/// Cost of a message: one atomic exchange each way. One file, because beginning, matching,
+/// returning and taking back a message are steps of one state machine.
 template <class Queue, class Delivery>
 class basic_in_process {
  public:
@@ -66,7 +67,8 @@ class basic_in_process {
     basic_in_process& end(int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
     Delivery& delivery() { return delivery_; }
 
-    /// One rank cannot go on: every other learns why at its next poll. The first reason stays.
+    /// Ends the job because one rank cannot go on: every other rank learns why at its next poll.
+    /// The first reason stays.
     [[gnu::cold]] void abort(const std::string& reason) {
       const std::scoped_lock lock(abort_mutex_);
       if (!aborted_.load(std::memory_order_relaxed)) {
@@ -75,7 +77,7 @@ class basic_in_process {
       }
     }
     bool aborted() const { return aborted_.load(std::memory_order_acquire); }
-    /// Why; to be read once `aborted()`.
+    /// The reason, to be read only once `aborted()` is true.
     const std::string& reason() const { return reason_; }
 
    private:
@@ -152,7 +154,7 @@ class basic_in_process {
     return rendezvous_operation(*this, where, bytes);
   }
 
-  // ---- for operations, which keep in their frames what is under way
+  // ---- for operations, whose frames hold the messages and receives that are under way
 
   bool failed() const { return flights_.failed(); }
   bool loans_revoked() const { return loans_revoked_; }
@@ -203,7 +205,7 @@ class basic_in_process {
     }
   }
 
-  /// `lent` is null where there is no loan any more.
+  /// Gives a lent message back. `lent` is null if that has happened or another loan holds it.
   void end_loan(message* lent) {
     if (lent == nullptr || loans_revoked_) {
       return;
@@ -213,8 +215,8 @@ class basic_in_process {
   }
 
   detail::rendezvous rendezvous_on(tag where) { return shared_->rendezvous_.at(where); }
-  /// Shows `bytes` at this rank's next rendezvous there, whose number is the answer; 0 if this
-  /// rank's part has ended.
+  /// Shows `bytes` in this rank's next round of the rendezvous `where`. Returns the number of the
+  /// round, or 0 if this rank's part has ended.
   std::uint64_t show(detail::rendezvous where, std::span<const std::byte> bytes) {
     if (failed()) {
       return 0;
@@ -222,8 +224,9 @@ class basic_in_process {
     shows_ = true;
     return where.show(rank_, bytes);
   }
-  /// Looks at what ranks have shown, unless a rank has failed and may take it away. Either that
-  /// rank sees that we look, or we see that it has failed.
+  /// Announces that this rank reads what others have shown. Returns false after a failure, when the
+  /// rank that failed may free what it has shown. The two flags are written and read in one total
+  /// order, so either that rank sees this announcement, or this rank sees the failure.
   bool look() {
     looks_.store(looks_.load(std::memory_order_relaxed) + 1);
     if (shared_->aborted_.load()) {
@@ -238,10 +241,10 @@ class basic_in_process {
     }
   }
 
-  /// Looks for a moment whether `done()`, where whoever asks has nothing better to do: what runs
-  /// now was resumed by somebody who polls. What a trainer starts, between two layers, was not:
-  /// where a peer is late it suspends at once, and costs the resumption that a longer look would
-  /// spare, for `ready` must not wait for peers.
+  /// Waits a moment for `done()`, and returns true if it came. Only a coroutine that an idle
+  /// polling loop has resumed waits, since its thread has nothing better to do. One that the
+  /// trainer starts between two layers does not, because `ready` must not wait for peers: where a
+  /// peer is late it suspends at once, and pays for a resumption that a longer look would spare.
   template <class Done>
   bool glance(Done done) {
     return idle_before_poll_ && ready_.draining() && backoff_.glance(done);
@@ -253,7 +256,8 @@ class basic_in_process {
 
   // ---- progress
 
-  /// Call it between resumptions, never from inside a coroutine.
+  /// Makes progress, and returns true if there was any. Call it between resumptions, never from
+  /// inside a coroutine.
   bool poll() {
     if (flights_.failed() && !loans_revoked_ && ready_coroutines().empty()) {
       revoke_loans();
@@ -281,12 +285,14 @@ class basic_in_process {
     return nap > 0 ? sleepers_.cut_short(nap, now()) : 0;
   }
 
-  /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and what
-  /// peers sent is returned refused, so that they fail too. Coroutines go on, with the exception,
-  /// when `in_flight()` is 0. Call it between resumptions, never from inside a coroutine.
+  /// Ends this rank's part: pending receives fail with `why`, new operations are refused, and
+  /// messages of peers are returned refused, so that the peers fail too. Coroutines resume, with
+  /// the exception, when `in_flight()` is 0. Call it between resumptions, never from inside a
+  /// coroutine.
   ///
-  /// A rank that has been at a rendezvous ends its peers' part at once: from now on nobody looks at
-  /// what it has shown, and what is in flight includes those that still do.
+  /// A rank that has been at a rendezvous ends every other rank's part as well: from now on no rank
+  /// begins to read what this one has shown, and `in_flight()` stays above 0 while some rank still
+  /// reads it.
   [[gnu::cold]] void fail(std::exception_ptr why) {
     if (flights_.failed()) {
       return;
@@ -310,11 +316,11 @@ class basic_in_process {
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
   void abort(const std::string& reason) { shared_->abort(reason); }
 
-  /// An exception ends this rank's part in good order: true, for whoever catches it may `abort`
-  /// with its words; `leave` does so without.
+  /// Returns true: an exception ends this rank's part in good order. Whoever catches the exception
+  /// may `abort` with its message; otherwise `leave` aborts without it.
   bool ends_by_exception() { return ends_by_exception_ = true; }
 
-  /// This rank will not poll again: messages to it are refused from now on.
+  /// Ends this rank's polling for good: messages to it are refused from now on.
   [[gnu::cold]] void leave() {
     if (ends_by_exception_) {
       abort(sentence({"rank ", rank_, " left by an exception"}));
@@ -330,13 +336,14 @@ class basic_in_process {
     }
   }
 
-  /// What this rank waits for, for a sentence about a job that does not move; empty if nothing.
+  /// The receives that this rank waits for, in words for an error message; empty if there are none.
   std::string waits_for() const { return matching_.waits_for(); }
 
-  /// What others have sent to this rank and it has not received; empty if nothing.
+  /// The messages that this rank was sent and has not received, in words; empty if there are none.
   std::string has_not_received() const { return matching_.has_not_received(); }
 
-  /// A message has reached this rank. `Delivery` calls it on the thread that polls this rank.
+  /// Takes in a message that has reached this rank. `Delivery` calls it on the thread that polls
+  /// this rank.
   void deliver(message& arrived) {
     if (flights_.failed()) {
       refuse(arrived);
@@ -350,8 +357,9 @@ class basic_in_process {
  private:
   friend Delivery;
 
-  /// `in` and `from` belong together. If their sizes differ nobody can go on: both wait, filed and
-  /// refused, until every rank learns it at its next poll.
+  /// Completes a receive with its message. If their sizes differ neither can complete: the receive
+  /// is filed again and the message goes back refused, until every rank learns of it at its next
+  /// poll.
   void take(pending_receive& in, message& from) {
     if (!in.takes(from)) {
       refuse_size(in, from);
@@ -371,8 +379,8 @@ class basic_in_process {
     flights_.end(*in.owner);
   }
 
-  /// What a queue refuses, as every call of a device does that has failed, ends every rank's part
-  /// at its next poll. Says whether it refused nothing.
+  /// Runs `work`, and returns false if the queue throws, as every call to a device does once the
+  /// device has failed. Every rank's part then ends at its next poll.
   template <class Work>
   bool queue_accepts(Work work) {
     try {
@@ -398,12 +406,13 @@ class basic_in_process {
     give_back(from);
   }
 
-  /// Who asks about waiting waits for nobody: not for a rank that computes, nor for one that has
-  /// left, which reads nothing any more.
+  /// Sends a copy of a message on the control channel, so that the sender, which diagnoses a wait,
+  /// waits for no one: not for a rank that computes, nor for one that has left and reads nothing
+  /// any more.
   [[gnu::cold, gnu::noinline]] void send_copy(const message& out) {
     auto fresh = std::make_unique<detail::copied_message<queue_event>>(out);
     if (shared_->end(out.to).mailbox_.push(*fresh)) {
-      fresh.release();  // its reader's
+      fresh.release();  // its reader deletes it
     }
   }
 
@@ -450,8 +459,9 @@ class basic_in_process {
     }
   }
 
-  /// Every coroutine is suspended in an operation that will throw, so none reads its loans again;
-  /// and two ranks that hold each other's memory would wait for ever.
+  /// Takes all loans back after a failure. Every coroutine is suspended in an operation that will
+  /// throw, so none reads its loans again; and two ranks that hold each other's memory would wait
+  /// for ever.
   void revoke_loans() {
     while (message* lent = lent_.front()) {
       end_loan(lent);
@@ -479,7 +489,8 @@ class basic_in_process {
     }
   }
 
-  /// After a failure: what this rank has shown is its own again when no peer looks at it.
+  /// After a failure: releases what this rank has shown once no peer reads it. Returns true if it
+  /// did.
   bool let_go_of_what_was_shown() {
     if (!shows_ || !loans_revoked_) {
       return false;
@@ -507,7 +518,7 @@ class basic_in_process {
   fabric* shared_;
   int rank_;
   detail::backoff backoff_;
-  /// A device's queue keeps the delivery's time, if there is such a device.
+  /// Makes this rank's queue. The queue of a simulated device keeps the delivery's clock.
   static Queue queue_of(Delivery& delivery) {
     if constexpr (requires { delivery.new_queue(); }) {
       return delivery.new_queue();
@@ -520,19 +531,19 @@ class basic_in_process {
   run_queue ready_;
   traffic_counter counted_;
   detail::under_way flights_;
-  std::exception_ptr refusal_;  // the queue's, the first
+  std::exception_ptr refusal_;  // the first that the queue has thrown
   detail::matching<message, pending_receive> matching_;
   fifo<rendezvous_operation> at_rendezvous_;
   detail::sleepers sleepers_;
-  detail::lent_messages<message> lent_;  // to this rank, and not given back
+  detail::lent_messages<message> lent_;  // to this rank, and not given back yet
   bool idle_before_poll_ = false;
-  std::atomic<bool> idle_since_poll_{false};  // any thread may wait
+  std::atomic<bool> idle_since_poll_{false};  // atomic, because any thread may call `idle`
   bool loans_revoked_ = false;
-  bool leaves_ = false;  // and nothing had failed
+  bool leaves_ = false;  // left before anything had failed
   bool ends_by_exception_ = false;
-  bool shows_ = false;  // at a rendezvous, and they may still look
+  bool shows_ = false;  // has shown something that peers may still read
   detail::mailbox<message> mailbox_;
-  alignas(64) std::atomic<int> looks_{0};  // rendezvous_views that live; its owner alone writes it
+  alignas(64) std::atomic<int> looks_{0};  // living rendezvous_views; only this rank writes it
 };
 
 }  // namespace tutti::transport

@@ -5,11 +5,12 @@
 
 namespace tutti::transport::detail {
 
-/// Where threads leave messages for one that reads them. Cost: one atomic exchange each way.
+/// A list in which any thread leaves messages for the one thread that reads them. Cost: one atomic
+/// exchange each way.
 template <class Message>
 class mailbox {
  public:
-  /// False if it is closed and nobody reads it.
+  /// Returns false if the mailbox is closed, so that no one will read the message.
   bool push(Message& arrived) {
     Message* last = last_.load(std::memory_order_relaxed);
     do {
@@ -22,7 +23,7 @@ class mailbox {
     return true;
   }
 
-  /// Calls `take(message)` for each, the oldest first; says whether there was one.
+  /// Calls `take(message)` for each message, the oldest first. Returns true if there was one.
   template <class Take>
   bool read(Take take) {
     Message* last = last_.load(std::memory_order_relaxed);
@@ -33,7 +34,7 @@ class mailbox {
     return true;
   }
 
-  /// Takes what is there for the last time: nothing can be put in afterwards.
+  /// Takes what is there and closes the mailbox: nothing can be put in afterwards.
   template <class Take>
   [[gnu::cold]] void close(Take take) {
     Message* last = last_.exchange(closed(), std::memory_order_acq_rel);
@@ -46,7 +47,7 @@ class mailbox {
   template <class Take>
   static void take_all(Message* last, Take& take) {
     Message* first = nullptr;
-    while (last != nullptr) {  // they lie last in, first out
+    while (last != nullptr) {  // the list is last in, first out
       Message* before = last->next;
       last->next = first;
       first = std::exchange(last, before);

@@ -11,12 +11,13 @@
 
 namespace tutti::transport::detail {
 
-/// Which message is for which receive: both wait here for one another, each in the order in which
-/// it came. Cost: one list of 256 to look through.
+/// Matches messages with receives. Both wait here for each other, in the order in which they came.
+/// Cost: a search through one of 256 lists.
 template <class Message, class Receive>
 class matching {
  public:
-  /// The receive that waits for this message; without one the message is kept.
+  /// Returns the receive that waits for this message. If there is none, keeps the message and
+  /// returns null.
   Receive* receive_for(Message& arrived) {
     Receive* match = pending_[slot(arrived.from, arrived.where)].take([&](const Receive& each) {
       return each.from == arrived.from && each.where == arrived.where;
@@ -31,7 +32,8 @@ class matching {
     return match;
   }
 
-  /// The message that this receive waits for; without one the receive is kept.
+  /// Returns the message that this receive waits for. If there is none, keeps the receive and
+  /// returns null.
   Message* message_for(Receive& in) {
     Message* match = take_unexpected(in.from, in.where);
     if (match == nullptr) {
@@ -48,7 +50,7 @@ class matching {
     }
   }
 
-  /// Nothing waits here any more.
+  /// Empties the lists: calls `end` for each receive and `refuse` for each message.
   template <class End, class Refuse>
   [[gnu::cold]] void clear(End end, Refuse refuse) {
     for (auto& each : pending_) {
@@ -66,7 +68,7 @@ class matching {
     }
   }
 
-  /// The receives, in words; empty if there are none.
+  /// The receives that wait, in words; empty if there are none.
   std::string waits_for() const {
     std::string words;
     const auto add = [&](const std::string& clause) {
@@ -83,7 +85,7 @@ class matching {
     return words;
   }
 
-  /// The messages, in words; empty if there are none.
+  /// The messages that wait, in words; empty if there are none.
   std::string has_not_received() const {
     std::string words;
     for (const auto& each : unexpected_) {
@@ -104,8 +106,8 @@ class matching {
            table_size;
   }
 
-  /// Channels that are received from anybody keep their messages in the order of arrival, or a
-  /// wildcard would favour some ranks.
+  /// Keeps messages of channels that are received from any rank in the order of arrival, since a
+  /// wildcard would favour some ranks otherwise.
   fifo<Message>& unexpected(int from, tag where) {
     return where.channel == channel::data
                ? unexpected_[slot(from, where)]
@@ -131,7 +133,8 @@ class matching {
 
   std::array<fifo<Receive>, table_size> pending_;
   fifo<Receive> pending_from_any_;
-  std::array<fifo<Message>, table_size + channels> unexpected_;  // then one for each channel
+  // The first `table_size` lists are for the data channel; then there is one for each channel.
+  std::array<fifo<Message>, table_size + channels> unexpected_;
 };
 
 }  // namespace tutti::transport::detail

@@ -13,19 +13,21 @@ namespace tutti::transport::detail {
 
 inline constexpr int any_rank = -1;
 
-/// A send in flight: it lies in the sender's frame, is read by the receiver, and then goes back.
+/// A send in flight. It lies in the sender's frame, is read by the receiver, and then goes back.
 template <class Event>
 struct message {
-  message* next{};     // in the mailbox, among the unexpected, or among the lent
-  message** before{};  // among the lent
+  message* next{};     // in a mailbox, among unexpected messages, or among lent ones
+  message** before{};  // among lent messages
   int from{};
   int to{};
   tag where{};
   std::span<const std::byte> bytes{};
-  Event event{};   // on its way: the bytes are valid after it; back: the reader is done after it
-  bool is_back{};  // or on its way back
+  /// On the way to the receiver: the bytes are valid after it. On the way back: the reader is done
+  /// after it.
+  Event event{};
+  bool is_back{};  // read, and returned to its sender
   bool refused{};
-  operation* owner{};  // null where nobody waits until it has been read
+  operation* owner{};  // null if no operation waits until it has been read
 
   [[gnu::cold]] std::string unread() const {
     return sentence(
@@ -33,7 +35,7 @@ struct message {
   }
 };
 
-/// A message that nobody's frame holds, with bytes of its own, until it has been read.
+/// A message with bytes of its own, which lies in no sender's frame. Its reader deletes it.
 template <class Event>
 struct copied_message : message<Event> {
   explicit copied_message(const message<Event>& out) : copy(out.bytes.begin(), out.bytes.end()) {
@@ -51,22 +53,23 @@ struct pending_receive {
   using message_type = message<typename Endpoint::queue_type::event>;
 
   pending_receive* next{};
-  int from{};  // any_rank: whoever sends on the tag's channel
+  int from{};  // any_rank: any rank that sends on the tag's channel
   tag where{};
   std::span<std::byte> into{};
   operation* owner{};
-  void (*take)(Endpoint&, pending_receive&, message_type&){};  // what the queue has to do for it
-  bool lends{};  // and the reader says when it has read
+  // Enqueues what is to be done with the message.
+  void (*take)(Endpoint&, pending_receive&, message_type&){};
+  bool lends{};  // a loan: its reader gives the message back
 
-  /// Whether a message is as long as this says, or, of a loan on the coded channel, no longer;
-  /// from anybody, whatever it is.
+  /// Whether a message has the expected length. A loan on the coded channel also takes a shorter
+  /// one, and a receive from any rank takes every length.
   bool takes(const message_type& arrived) const {
     return from == any_rank || arrived.bytes.size() == into.size() ||
            (lends && where.channel == channel::coded && arrived.bytes.size() < into.size());
   }
 };
 
-/// Messages whose readers say when they have read them.
+/// The messages that a rank has borrowed and not given back.
 template <class Message>
 class lent_messages {
  public:

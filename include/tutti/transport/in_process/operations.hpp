@@ -12,8 +12,9 @@
 #include "tutti/transport/in_process/message.hpp"
 #include "tutti/transport/operation.hpp"
 
-/// What a coroutine awaits of a rank in this process. An operation keeps in its frame what is under
-/// way, and asks the endpoint to begin it; the endpoint's progress ends it.
+/// The operations that a coroutine awaits from an in-process transport. An operation keeps its
+/// message or its receive in its frame and asks the endpoint to begin it; the endpoint's progress
+/// ends it.
 namespace tutti::transport::detail {
 
 template <class Endpoint>
@@ -37,7 +38,7 @@ class folding_receive : public pending_receive<Endpoint> {
   explicit folding_receive(Fold fold) : fold_(fold) {
     this->take = [](Endpoint& self, pending_receive<Endpoint>& which, message_of<Endpoint>& read) {
       self.queue().wait(read.event);
-      if constexpr (!std::same_as<Fold, copy_bytes>) {  // a NIC writes what is only copied
+      if constexpr (!std::same_as<Fold, copy_bytes>) {  // copies are the NIC's work
         charge(self.queue(), 3 * read.bytes.size());
       }
       if (read.bytes.data() != nullptr && which.into.data() != nullptr) {
@@ -78,7 +79,7 @@ class exchange_operation : public operation {
   folding_receive<Endpoint, Fold> in_;
 };
 
-/// A peer's bytes, to read until the loan is destroyed.
+/// A peer's bytes, readable until the loan is destroyed.
 template <class Endpoint>
 class loan {
  public:

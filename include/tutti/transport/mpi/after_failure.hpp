@@ -10,17 +10,17 @@
 
 namespace tutti::transport::detail {
 
-/// The one sentence that ends every rank's part, on a communicator of its own.
+/// The one sentence that ends every rank's part. It travels on a communicator of its own.
 class abort_notice {
  public:
   explicit abort_notice(const mpi_world& world) : world_(&world) { heard_.resize(most_bytes); }
   abort_notice(const abort_notice&) = delete;
   abort_notice& operator=(const abort_notice&) = delete;
 
-  /// Empty while there is none. The first stays.
+  /// Empty while there is none. The first sentence stays.
   const std::string& sentence() const { return sentence_; }
 
-  /// A receive of what another rank may say, which completes with `hear`.
+  /// Posts a receive for another rank's sentence; when it completes, call `hear`.
   MPI_Request listen() {
     MPI_Request listening = MPI_REQUEST_NULL;
     check(MPI_Irecv(heard_.data(), most_bytes, MPI_CHAR, MPI_ANY_SOURCE, 0, world_->failures(),
@@ -43,7 +43,7 @@ class abort_notice {
       if (peer != world_->rank() &&
           MPI_Isend(sentence_.data(), static_cast<int>(sentence_.size()), MPI_CHAR, peer, 0,
                     world_->failures(), &sent) == MPI_SUCCESS) {
-        MPI_Request_free(&sent);  // short, so it has left already; sentence_ stays as it is
+        MPI_Request_free(&sent);  // so short that it has left already; sentence_ does not change
       }
     }
   }
@@ -56,7 +56,7 @@ class abort_notice {
   std::string heard_;
 };
 
-/// Messages that nobody here wants any more, received so that their sends complete.
+/// Messages that no one here wants any more. They are received so that their sends complete.
 class dropped_messages {
  public:
   void receive(MPI_Message& message, std::size_t bytes) {
@@ -65,7 +65,7 @@ class dropped_messages {
     const mpi_bytes all(bytes);
     MPI_Imrecv(fresh.bytes.data(), all.count(), all.type(), &message, &fresh.request);
   }
-  /// Receives whatever has come on any channel; says whether there was anything.
+  /// Receives whatever has come on any channel. Returns true if there was anything.
   bool receive_all(const mpi_world& world) {
     bool any = false;
     for (const auto& each : world.communicators()) {
@@ -84,7 +84,7 @@ class dropped_messages {
     }
     return any;
   }
-  /// All of them have come.
+  /// Whether all of them have come.
   bool done() {
     under_way_.remove_if([](one& each) {
       int done = 0;

@@ -7,19 +7,20 @@
 
 namespace tutti::transport::detail {
 
-/// One channel's messages for whoever receives from anybody, from their first piece on. One that is
-/// still on its way, over a slow link perhaps, holds up no other sender's; of one sender each comes
-/// behind what it sent before. Nothing is allocated after the most have been on their way at once.
+/// One channel's messages for receives from any rank, from each message's first piece on. A message
+/// that is still on its way, over a slow link perhaps, holds up no other sender's; messages of one
+/// sender are handed out in the order in which it sent them. Nothing is allocated once the most
+/// messages have been on their way at once.
 template <class Transfer>
 class arrivals {
  public:
-  /// A receive from anybody waits.
+  /// Queues a receive from any rank.
   void wait(Transfer& in) { waiting_.push(in); }
   bool awaited() const { return !waiting_.empty(); }
-  /// The next to be served, who waits no longer; null if nobody does.
+  /// Takes the receive that is next to be served out of the queue; null if none waits.
   Transfer* next_waiting() { return waiting_.pop(); }
 
-  /// The first piece of `fresh` has been found.
+  /// Adds a copy of `fresh`, whose first piece has been found, and returns the copy.
   Transfer& begin(const Transfer& fresh) {
     if (spare_.empty()) {
       spare_.emplace_back();
@@ -28,8 +29,8 @@ class arrivals {
     coming_.splice(coming_.end(), spare_, spare_.begin());
     return coming_.back();
   }
-  /// The first that has come and that no earlier one of its sender's precedes; null if there is
-  /// none. It stays as it is until the next begins.
+  /// Returns the first message that has come whole and that no earlier message of its sender
+  /// precedes; null if there is none. It stays valid until the next `begin`.
   const Transfer* take() {
     for (auto each = coming_.begin(); each != coming_.end(); ++each) {
       const bool is_next = std::none_of(coming_.begin(), each, [&](const Transfer& earlier) {
@@ -45,7 +46,7 @@ class arrivals {
 
  private:
   fifo<Transfer> waiting_;
-  std::list<Transfer> coming_;  // as they were found
+  std::list<Transfer> coming_;  // in the order in which they were found
   std::list<Transfer> spare_;
 };
 

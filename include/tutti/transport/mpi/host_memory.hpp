@@ -17,18 +17,19 @@
 
 namespace tutti::transport {
 
-/// Where bytes lie in memory that the processes of a host share: each sees it at other addresses.
+/// Where bytes lie in memory that the processes of a host share. Each process sees it at an address
+/// of its own.
 struct shared_place {
-  std::uint64_t block = 0;  ///< 0: in no such memory
+  std::uint64_t block = 0;  ///< 0: not in shared memory
   std::uint64_t offset = 0;
 };
 
 namespace detail {
 
-/// Memory of MPI's that every process of `here` sees, each a part of its own.
+/// Memory from MPI that every process of `here` sees. Each has a part of its own.
 class mpi_window {
  public:
-  /// Collective; `bytes` may differ. Cost: MPI's, and a page's rounding. Throws mpi_error.
+  /// Collective; `bytes` may differ. Cost: MPI's, and rounding to a page. Throws mpi_error.
   mpi_window(MPI_Comm here, std::size_t bytes) {
     int ranks = 0;
     int rank = 0;
@@ -60,11 +61,11 @@ class mpi_window {
   }
   mpi_window(const mpi_window&) = delete;
   mpi_window& operator=(const mpi_window&) = delete;
-  /// The process keeps the memory to its end: to free it waits for every peer, and one may have
-  /// failed, or do something else first.
+  /// Leaves the memory to the process until its end: freeing it waits for every peer, and one may
+  /// have failed, or do something else first.
   ~mpi_window() = default;
 
-  /// MPI had so much.
+  /// Whether MPI had that much memory on every rank.
   bool granted() const { return !parts_.empty(); }
   std::span<std::byte> mine() const { return parts_[rank_]; }
   std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
@@ -72,8 +73,9 @@ class mpi_window {
  private:
   static constexpr std::size_t page = 4096;
 
-  /// Open MPI wants some to spare, and where it refuses one rank others wait for ever: so it is
-  /// asked before, where Linux has such memory and MPI by default.
+  /// Whether /dev/shm, where MPI on Linux puts such memory by default, has room for all parts and
+  /// what Open MPI wants to spare. This is asked beforehand because, where MPI refuses one rank,
+  /// others wait for ever.
   static bool all_have_room(MPI_Comm here, std::size_t mine) {
     std::uint64_t all = mine;
     check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, here));
@@ -92,8 +94,8 @@ class mpi_window {
   std::size_t rank_ = 0;
 };
 
-/// What processes share that all live on one host: places of rendezvous, and memory that is asked
-/// for. Others share nothing.
+/// What processes share that all live on one host: lines for rendezvous, and memory that is asked
+/// for. Processes on several hosts share nothing.
 class mpi_host_memory {
  public:
   /// Collective.
@@ -121,8 +123,8 @@ class mpi_host_memory {
   }
   void abandon() { here_ = MPI_COMM_NULL; }
 
-  /// Collective. Zeros, as long as this lives: the processes' where they share some, and there is
-  /// as much, otherwise this one's own.
+  /// Collective. Returns zeros that live as long as this does. The memory is shared if the
+  /// processes share some and there is enough; otherwise it is this process's own.
   std::span<std::byte> allocate(std::size_t bytes) {
     if (here_ != MPI_COMM_NULL && windows_.empty()) {
       make_lines();
@@ -137,7 +139,8 @@ class mpi_host_memory {
     return span_of(own_.emplace_back(bytes));
   }
 
-  /// Ranks reach memory of each other. Every rank answers the same, here and below.
+  /// Whether ranks reach each other's memory. This and `may_rendezvous_at` are the same on every
+  /// rank.
   bool lends() const { return lends_; }
   bool may_rendezvous_at(tag where) const {
     return lends_ && where.lane == 0 && where.chunk < places;
@@ -145,7 +148,7 @@ class mpi_host_memory {
   rendezvous rendezvous_at(tag where) const {
     return {lines_ + where.chunk * rendezvous::lines(ranks_), ranks_};
   }
-  /// Of this rank's bytes.
+  /// Where this rank's bytes lie; block 0 if they are not in shared memory.
   shared_place place_of(std::span<const std::byte> bytes) const {
     for (std::size_t i = 1; i < windows_.size(); ++i) {
       if (windows_[i].granted()) {
@@ -164,7 +167,7 @@ class mpi_host_memory {
   }
 
  private:
-  /// Chunks with a rendezvous: half a kilobyte of memory for every four ranks, each.
+  /// How many chunks have a rendezvous. Each takes half a kilobyte of memory for every four ranks.
   static constexpr std::size_t places = 4096;
 
   void make_lines() {
@@ -179,7 +182,7 @@ class mpi_host_memory {
 
   MPI_Comm here_ = MPI_COMM_NULL;
   int ranks_ = 0;
-  std::deque<mpi_window> windows_{};  // the first has the lines of rendezvous
+  std::deque<mpi_window> windows_{};  // the first holds the lines for rendezvous
   std::deque<line_vector<std::byte>> own_{};
   rendezvous_line* lines_ = nullptr;
   bool lends_ = false;

@@ -20,7 +20,7 @@
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/source_place.hpp"
 
-// MPI itself: the one file that includes it, its errors and its counts.
+// Includes MPI, as the only file that does, and wraps its errors and its counts.
 namespace tutti::transport {
 
 /// MPI refused a call.
@@ -51,7 +51,7 @@ inline void check(int code, source_place where = source_place::current()) {
   }
 }
 
-/// Prints the sentence and ends every process of the job: for when a peer is dead and what was sent
+/// Prints the sentence and ends every process of the job, for when a peer is dead and what was sent
 /// to it can never complete.
 [[noreturn]] inline void abort_job(const std::string& sentence) {
   std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
@@ -62,11 +62,11 @@ inline void check(int code, source_place where = source_place::current()) {
   std::abort();
 }
 
-/// How MPI gets at a device's memory: by itself, or by way of the host's.
+/// How MPI reaches a device's memory: directly, or by way of the host's memory.
 enum class device_path { direct, staged };
 
-/// Direct where MPI says at run time that it takes a device's addresses (CUDA-aware), otherwise
-/// staged.
+/// Returns `direct` if MPI says at run time that it takes a device's addresses (CUDA-aware),
+/// otherwise `staged`.
 inline device_path supported_device_path() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   return MPIX_Query_cuda_support() == 1 ? device_path::direct : device_path::staged;
@@ -77,8 +77,8 @@ inline device_path supported_device_path() {
 
 namespace detail {
 
-/// So many bytes as MPI counts them. It does so with an int: what is longer is one element of a
-/// type of its own.
+/// A number of bytes as MPI counts them. MPI counts with an int, so more bytes than that are one
+/// element of a derived type.
 class mpi_bytes {
  public:
   explicit mpi_bytes(std::size_t bytes, std::size_t most = INT_MAX) {
@@ -98,7 +98,7 @@ class mpi_bytes {
   }
   mpi_bytes(const mpi_bytes&) = delete;
   mpi_bytes& operator=(const mpi_bytes&) = delete;
-  /// What has begun with it goes on.
+  /// Transfers that have begun with the type go on.
   ~mpi_bytes() {
     if (type_ != MPI_BYTE) {
       MPI_Type_free(&type_);
@@ -113,7 +113,7 @@ class mpi_bytes {
   MPI_Datatype type_ = MPI_BYTE;
 };
 
-/// How long a message is.
+/// Returns the length of a received message.
 inline std::size_t bytes_of(const MPI_Status& status) {
   MPI_Count bytes = 0;
   MPI_Get_elements_x(&status, MPI_BYTE, &bytes);

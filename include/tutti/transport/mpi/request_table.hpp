@@ -9,14 +9,14 @@
 
 namespace tutti::transport::detail {
 
-/// Requests under way, each with an `Entry` that says what it is for. They stand in lanes: those of
-/// one lane complete about in the order in which they began, as messages do that go the same way
-/// between the same two ranks.
+/// The MPI requests under way, each with an `Entry` that says what it is for. They are divided into
+/// lanes, and those of a lane complete about in the order in which they began, as messages in one
+/// direction between two ranks do.
 ///
-/// MPI reads whatever request it is asked about, and beside a model that computes none is in a
-/// cache. Where a thousand are under way, to ask about all of them costs more than to move them: so
-/// each test asks about the first of every lane, and about some of the others in turn. Memory is
-/// never given back, so that nothing is allocated after the first steps.
+/// MPI reads every request that it is asked about, and while a model computes none of them is in a
+/// cache. Where a thousand are under way, asking about all costs more than moving the messages. So
+/// each test asks about the first requests of every lane, and about some of the others in turn.
+/// Memory is never given back, so that nothing is allocated after the first steps.
 template <class Entry>
 class request_table {
  public:
@@ -34,8 +34,8 @@ class request_table {
     lanes_[where].add({request, entry});
   }
 
-  /// Calls `complete(entry, status)` for each request that has completed, of those that it asks
-  /// about, which is then forgotten; says whether there was one. Where MPI refuses to look, calls
+  /// Asks MPI about some requests. Calls `complete(entry, status)` for each of them that has
+  /// completed, and forgets it. Returns true if there was one. If MPI refuses the test, calls
   /// `refuse(code)`.
   template <class Complete, class Refuse>
   bool test(Complete complete, Refuse refuse) {
@@ -62,14 +62,15 @@ class request_table {
     for (std::size_t i = 0; i < count; ++i) {
       lanes_[places_[static_cast<std::size_t>(indices_[i])].lane].forget_ended();
     }
-    turn_ += in_turn ? 0 : asked_in_turn;  // what has company is likely to have more
+    // Where one has completed, its neighbours are likely to be next: ask about them again.
+    turn_ += in_turn ? 0 : asked_in_turn;
     for (const auto& each : completed_) {
       complete(each.entry, each.status);
     }
     return count > 0;
   }
 
-  /// Calls `visit(entry, request)` for each.
+  /// Calls `visit(entry, request)` for each request.
   template <class Visit>
   void for_each(Visit visit) {
     for (lane& each : lanes_) {
@@ -79,7 +80,7 @@ class request_table {
     }
   }
 
-  /// What they were for, of requests that are never looked at again.
+  /// Forgets all requests, which must never be tested again, and returns their entries.
   std::vector<Entry> abandon() {
     std::vector<Entry> entries;
     for_each([&entries](const Entry& entry, MPI_Request&) { entries.push_back(entry); });
@@ -89,8 +90,8 @@ class request_table {
   }
 
  private:
-  static constexpr std::size_t asked_first = 16;    // of a lane
-  static constexpr std::size_t asked_in_turn = 64;  // of what stands behind these, on all lanes
+  static constexpr std::size_t asked_first = 16;    // of each lane
+  static constexpr std::size_t asked_in_turn = 64;  // of the requests behind these, on all lanes
 
   struct under_way {
     MPI_Request request;
@@ -108,7 +109,7 @@ class request_table {
   /// Requests in the order in which they began.
   class lane {
    public:
-    bool listed = false;  // among the busy ones
+    bool listed = false;  // in `busy_`
 
     std::size_t size() const { return all_.size() - first_; }
     std::size_t behind_first() const { return size() - std::min(size(), asked_first); }
@@ -129,7 +130,7 @@ class request_table {
       behind_ended_ = std::max(behind_ended_, position + 1);
       return (*this)[position].entry;
     }
-    /// The others keep their order.
+    /// Removes the requests that have ended; the others keep their order.
     void forget_ended() {
       std::size_t kept = behind_ended_;
       for (std::size_t i = std::exchange(behind_ended_, 0); i-- > 0;) {
@@ -143,10 +144,11 @@ class request_table {
    private:
     std::vector<under_way> all_;
     std::size_t first_ = 0;
-    std::size_t behind_ended_ = 0;  // all that have ended and are not forgotten stand before it
+    // All requests that have ended and are not forgotten yet come before this position.
+    std::size_t behind_ended_ = 0;
   };
 
-  /// What to ask about.
+  /// Chooses the requests to ask about.
   void choose() {
     requests_.clear();
     places_.clear();
@@ -183,9 +185,9 @@ class request_table {
 
   std::vector<lane> lanes_;
   std::vector<std::size_t> busy_;  // lanes that have requests, or had some at the last look
-  std::size_t turn_ = 0;           // so many behind the first of their lanes have had theirs
+  std::size_t turn_ = 0;  // how many of those behind the first of their lanes have had a turn
 
-  // What MPI is asked about, one of these for each request.
+  // What MPI is asked about, and its answers: one element for each request asked about.
   std::vector<MPI_Request> requests_;
   std::vector<place> places_;
   std::vector<int> indices_;

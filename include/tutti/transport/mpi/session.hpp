@@ -17,8 +17,8 @@
 
 namespace tutti::transport::detail {
 
-/// Starts MPI if nobody has; then the last of this process's sessions ends it, unless its job is
-/// lost. Throws usage_error where MPI has ended.
+/// Starts MPI if it is not running; then the last of this process's sessions ends it, unless its
+/// job is lost. Throws usage_error if MPI has ended.
 class mpi_session {
  public:
   mpi_session() {
@@ -46,20 +46,21 @@ class mpi_session {
   ~mpi_session() {
     const std::scoped_lock lock(mutex_);
     if (--sessions_ == 0 && is_to_end_ && !abandoned_) {
-      MPI_Finalize();  // a destructor has nobody to tell
+      MPI_Finalize();  // a destructor has no one to tell of an error
     }
   }
 
   int level() const { return level_; }
-  /// It has started MPI.
+  /// Whether this session has started MPI.
   bool ours() const { return ours_; }
-  /// How many the launcher has started, as far as this MPI knows.
+  /// How many processes the launcher has started, as far as this MPI knows.
   static int processes() {
     int all = 0;
     check(MPI_Comm_size(MPI_COMM_WORLD, &all));
     return all;
   }
-  /// Its job is lost: ending MPI would wait for the dead.
+  /// Leaves MPI running at the end, because the job is lost and ending MPI would wait for dead
+  /// ranks.
   void abandon() { abandoned_ = true; }
 
  private:
@@ -71,7 +72,7 @@ class mpi_session {
   bool abandoned_ = false;
 };
 
-/// A communicator of our own with the user's ranks, whose errors come back as codes.
+/// A duplicate of the user's communicator, whose errors come back as codes.
 class mpi_communicator {
  public:
   explicit mpi_communicator(MPI_Comm like) {
@@ -93,12 +94,12 @@ class mpi_communicator {
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
-/// The processes of one communicator of the user's as ranks: a communicator of ours for each
-/// channel and one for news of failures, which ranks share a host, and what they share there.
+/// The processes of a user's communicator as ranks. It has a communicator for each channel and one
+/// for news of failures, and knows which ranks share a host, and what they share there.
 class mpi_world {
  public:
-  /// Collective. Without `hosts`, MPI knows them. Throws usage_error, on every rank, unless they
-  /// are one a rank and everywhere the same.
+  /// Collective. If `hosts` is empty, MPI is asked for them. Throws usage_error, on every rank,
+  /// unless it holds one host a rank and is the same on every rank.
   mpi_world(MPI_Comm users, std::vector<int> hosts)
       : channels_{mpi_communicator(users), mpi_communicator(users), mpi_communicator(users),
                   mpi_communicator(users), mpi_communicator(users)},
@@ -121,7 +122,7 @@ class mpi_world {
   mpi_host_memory& memory() { return memory_; }
   const mpi_host_memory& memory() const { return memory_; }
 
-  /// The job is lost: ending anything of it would wait for the dead.
+  /// Frees nothing at the end, because the job is lost and freeing would wait for dead ranks.
   void abandon() {
     session_.abandon();
     failures_.abandon();
@@ -142,12 +143,13 @@ class mpi_world {
     check(MPI_Comm_size(all, &size));
     return size;
   }
-  /// `given`, or what MPI knows where that is nothing. A rank that gives something else than rank 0
-  /// would wait for ranks that do not wait for it.
+  /// Returns the host numbers in `given`, or those that MPI knows if it is empty. Compares with
+  /// rank 0's list, since a rank with another one would wait for ranks that do not wait for it.
   static std::vector<int> agreed(MPI_Comm all, std::vector<int> given) {
     const int size = size_of(all);
     const auto count = static_cast<int>(given.size());
-    std::vector<int> mine(static_cast<std::size_t>(size) + 1);  // how many, and the hosts
+    // The number of hosts that are given, then the hosts.
+    std::vector<int> mine(static_cast<std::size_t>(size) + 1);
     mine.front() = count;
     std::copy_n(given.begin(), std::min(count, size), mine.begin() + 1);
     std::vector<int> first = mine;
@@ -157,7 +159,7 @@ class mpi_world {
     int who = size;
     check(MPI_Allreduce(&dissenter, &who, 1, MPI_INT, MPI_MIN, all));
     if (who < size) {
-      std::array<int, 2> said{};  // where it differs, and what stands there
+      std::array<int, 2> said{};  // the first place that differs, and this rank's value there
       if (who == dissenter) {
         said = {static_cast<int>(differs.first - mine.begin()), *differs.first};
       }
@@ -173,7 +175,7 @@ class mpi_world {
     }
     return numbered_hosts(size, given.empty() ? hosts_of(all) : given);
   }
-  /// For each rank the first rank of its host. Ranks share a host if they can share memory.
+  /// Returns the first rank of its host for each rank. Ranks share a host if they can share memory.
   static std::vector<int> hosts_of(MPI_Comm all) {
     MPI_Comm here = MPI_COMM_NULL;
     check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));

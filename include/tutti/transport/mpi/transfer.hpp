@@ -15,8 +15,8 @@
 
 namespace tutti::transport::detail {
 
-/// One direction of one message: its pieces, those posted and those in flight. `Transfers` moves
-/// it.
+/// One direction of one message: its pieces, which of them are posted, and which are in flight.
+/// `Transfers` (mpi_transfers) moves it.
 template <class Transfers>
 struct transfer {
   transfer* next{};
@@ -25,28 +25,28 @@ struct transfer {
   int peer{};
   int mpi_tag{};
   bool outgoing{};
-  bool listed{};   // among those with pieces yet to post
-  bool blocked{};  // behind another of the same peer and tag
+  bool listed{};   // among transfers with pieces yet to post
+  bool blocked{};  // behind another transfer of its peer and tag
   bool failed{};
   bool often_done_at_once{};
-  bool lends{};              // and the message may be shorter than `cut`, on the coded channel
-  bool may_end_before{};     // `cut`, which is the longest message with this first piece
-  bool in_order{};           // MPI gets at its memory when the queue has come so far
-  std::size_t before_end{};  // so many bytes, it turned out
+  bool lends{};              // a loan: on the coded channel, a message may be shorter than `cut`
+  bool may_end_before{};     // `cut` is the longest message with this first piece
+  bool in_order{};           // MPI may use its memory once the queue has come so far
+  std::size_t before_end{};  // by how many bytes the message was shorter than `cut`
   std::size_t room{};        // bytes at `data` that were taken for a loan
-  std::byte* data{};         // null: each piece is received in staging, and folded from there
+  std::byte* data{};         // null: each piece is received in staging and folded from there
   segments cut{};
   std::size_t posted{};
-  std::size_t in_flight{};         // posted, and not over
-  std::size_t late_in_flight{};    // of those, not early ones
-  std::size_t unwritten{};         // of those, waiting for the queue
-  std::size_t window{};            // how many of these may be in flight
-  std::size_t granted{unlimited};  // how many of all may be posted by now
+  std::size_t in_flight{};         // pieces that are posted and not over
+  std::size_t late_in_flight{};    // of those in flight, the ones that are not early
+  std::size_t unwritten{};         // of those in flight, the ones that wait for the queue
+  std::size_t window{};            // how many late pieces may be in flight
+  std::size_t granted{unlimited};  // how many of all pieces may be posted by now
   transfer* other_half{};          // of an exchange that goes in turns
-  seconds began{};                 // the send of such an exchange
-  seconds waits_until{};           // for its next turn, while nothing of its other half comes
+  seconds began{};                 // when the send of such an exchange began
+  seconds waits_until{};           // when its send stops waiting for a turn, if nothing comes
   void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};
-  void (*complete)(Transfers&, transfer&){};  // what is to be done when all pieces are over
+  void (*complete)(Transfers&, transfer&){};  // called when all pieces are over
 
   static constexpr std::size_t unlimited = SIZE_MAX;
 
@@ -60,19 +60,21 @@ struct transfer {
   }
   bool has_more() const { return posted < cut.count(); }
   bool over() const { return in_flight == 0 && !has_more(); }
-  /// Without staging all pieces go at once, so that no later message overtakes them.
+  /// Whether the next piece may be posted. Without staging all pieces are posted at once, so that
+  /// no later message overtakes them.
   bool may_post() const {
     const std::size_t early = in_flight - late_in_flight;
     const bool fits = window == unlimited || (cut.is_early(posted) ? early <= segments::most_early
                                                                    : late_in_flight < window);
     return fits && posted < std::min(granted, cut.count()) && !failed;
   }
-  /// Its pieces are not received, or sent, where they belong.
+  /// Whether its pieces are staged instead of received or sent where they belong.
   bool folds_pieces() const { return data == nullptr && fold_piece != nullptr; }
+  /// Whether this is a send with nothing in flight that waits for its next turn.
   bool waits_for_a_turn() const {
     return outgoing && other_half != nullptr && in_flight == 0 && posted == granted && !blocked;
   }
-  /// Something of it has come.
+  /// Whether some of it has come.
   bool begun() const { return posted > in_flight; }
   bool may_be_shorter() const { return lends && where.channel == channel::coded; }
   bool precedes(const transfer& other) const {
@@ -80,8 +82,9 @@ struct transfer {
   }
 };
 
-/// A receive that combines what comes with what is there: copies land where they belong, folds that
-/// can work piecewise fold each piece as it comes, others fold the whole from staging.
+/// A receive that combines what comes with what is there. Copies are received where they belong.
+/// Folds that work piecewise fold each piece as it comes; other folds take the whole message from
+/// staging.
 template <class Transfers, class Fold>
 class folding_transfer : public transfer<Transfers> {
   using base = transfer<Transfers>;
@@ -118,7 +121,7 @@ class folding_transfer : public transfer<Transfers> {
 
   template <class Queue>
   void fold(Queue& queue, std::byte* into, const std::byte* from, std::size_t bytes) const {
-    if constexpr (!std::same_as<Fold, copy_bytes>) {  // to copy is the transport's own
+    if constexpr (!std::same_as<Fold, copy_bytes>) {  // copies are the transport's own work
       charge(queue, 3 * bytes);
     }
     fold_(queue, into, from, bytes);

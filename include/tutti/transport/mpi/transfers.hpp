@@ -27,10 +27,10 @@
 #include "tutti/transport/mpi/after_failure.hpp"
 #include "tutti/transport/mpi/arrivals.hpp"
 #include "tutti/transport/mpi/library.hpp"
-#include "tutti/transport/mpi/outlook.hpp"
 #include "tutti/transport/mpi/request_table.hpp"
 #include "tutti/transport/mpi/session.hpp"
 #include "tutti/transport/mpi/transfer.hpp"
+#include "tutti/transport/mpi/transfer_counts.hpp"
 #include "tutti/transport/operation.hpp"
 #include "tutti/transport/rendezvous.hpp"
 #include "tutti/transport/segments.hpp"
@@ -38,10 +38,10 @@
 
 namespace tutti::transport::detail {
 
-/// What one rank sends and receives: posts pieces of transfers as they may travel, tests requests,
-/// and after a failure gets everything back. transport/mpi.hpp says what it promises. One file,
-/// because to post, complete, refuse and take back a piece are steps of one state machine, which a
-/// cut would have to hand around whole.
+/// Everything that one rank sends and receives by MPI: posts the pieces of transfers as they may
+/// travel, tests requests, and gets everything back after a failure. transport/mpi.hpp says what it
+/// promises. One file, because posting, completing, refusing and taking back a piece are steps of
+/// one state machine, which a cut would have to hand around whole.
 template <device_queue Queue>
 class mpi_transfers {
   static constexpr bool on_device = has_own_memory<Queue>;
@@ -64,9 +64,9 @@ class mpi_transfers {
   seconds now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  /// Where the bytes of loans lie.
+  /// Staging for loans.
   staging<Queue>& loans() { return loans_; }
-  /// Where pieces lie that are folded, or that MPI cannot get at.
+  /// Staging for pieces that are folded, or that MPI cannot reach.
   staging<Queue>& pieces() { return pieces_; }
 
   // ---- for operations
@@ -74,7 +74,7 @@ class mpi_transfers {
   static std::uint64_t wide_tag(tag where) {
     return std::uint64_t{where.chunk} * lanes_per_chunk + where.lane;
   }
-  /// `where`, if MPI can carry it and the bytes.
+  /// Returns `where`. Throws usage_error if MPI cannot carry that tag or those bytes.
   tag valid(tag where, std::span<const std::byte> bytes) const {
     if (wide_tag(where) > world_->greatest_tag()) {
       throw usage_error(sentence({"chunk ", where.chunk, " needs a tag above MPI's greatest, ",
@@ -85,7 +85,8 @@ class mpi_transfers {
     }
     return where;
   }
-  /// Its order is the queue's, and it may be a device's.
+  /// Whether the queue's work reaches this memory, which may be a device's, so that MPI must use it
+  /// in the queue's order.
   bool is_the_queues([[maybe_unused]] std::span<const std::byte> memory) {
     if constexpr (on_device) {
       return queue_.reaches(memory.data());
@@ -93,7 +94,7 @@ class mpi_transfers {
       return false;
     }
   }
-  /// MPI cannot get at it.
+  /// Whether MPI cannot reach this memory.
   bool stages(std::span<const std::byte> memory) {
     return on_device && path_ == device_path::staged && is_the_queues(memory);
   }
@@ -113,10 +114,10 @@ class mpi_transfers {
       start(in);
     }
   }
-  /// Both halves. A long message asks its receiver first, who answers on the connection that
-  /// carries the receiver's own bytes, behind them. So that two hosts need not take turns, each
-  /// asks before it answers, and where the answer waits for staging, asks for no more than it can
-  /// answer.
+  /// Begins both halves. For a long message MPI asks the receiver first, and the answer travels on
+  /// the connection that carries the receiver's own bytes, behind them. So that two hosts need not
+  /// take turns, each posts its send, which asks, before its receive, which answers. If the receive
+  /// needs staging, the send asks for no more pieces than the receive can answer.
   void begin_exchange(transfer& out, transfer& in, operation& owner, int to,
                       std::span<const std::byte> bytes, int from, std::size_t into, tag where) {
     if (near(to) || bytes.size() <= asks_beyond) {
@@ -134,7 +135,7 @@ class mpi_transfers {
     begin_send(out, owner, to, where, bytes);
     begin_receive(in, owner, from, where, into);
   }
-  /// Memory for a message that is lent, and may be shorter.
+  /// Takes memory for a message that is lent, and that may turn out shorter.
   void lend(transfer& in, std::size_t bytes) {
     in.data = loans_.take(bytes);
     in.room = bytes;
@@ -145,7 +146,7 @@ class mpi_transfers {
     }
   }
   void begin_all_reduce(transfer& all, operation& owner, tag where, std::span<float> data) {
-    all.outgoing = true;  // nothing that could be cancelled
+    all.outgoing = true;  // there is nothing that `fail` could cancel
     if (!begin(all, owner, world_->rank(), where, {})) {
       return;
     }
@@ -170,11 +171,12 @@ class mpi_transfers {
   bool failed() const { return flights_.failed(); }
   void park(operation& fresh) { flights_.park(fresh); }
   rendezvous rendezvous_on(tag where) const { return world_->memory().rendezvous_at(where); }
-  /// The number of this rank's next rendezvous there; 0 if its part has ended.
+  /// Shows `bytes` in this rank's next round of the rendezvous `where`. Returns the number of the
+  /// round, or 0 if this rank's part has ended.
   std::uint64_t show(rendezvous where, std::span<const std::byte> bytes) const {
     return failed() ? 0 : where.show(world_->rank(), bytes);
   }
-  /// Looks for a moment, where somebody who polls has resumed whoever asks.
+  /// Waits a moment for `done()`, if the polling loop has resumed the coroutine that asks.
   template <class Done>
   bool glance(Done done) {
     return ready_.draining() && backoff_->glance(done);
@@ -191,8 +193,8 @@ class mpi_transfers {
                            [this](sleep_operation& fresh) { sleepers_.add(fresh); });
   }
 
-  /// What a queue refuses, as every call of a device does that has failed, ends every rank's part
-  /// at its next poll. Says whether it refused nothing.
+  /// Runs `work`, and returns false if the queue throws, as every call to a device does once the
+  /// device has failed. Every rank's part then ends at its next poll.
   template <class Work>
   bool queue_accepts(Work work) {
     try {
@@ -206,7 +208,7 @@ class mpi_transfers {
       return false;
     }
   }
-  /// Where the queue is now; at its beginning if it has failed.
+  /// Returns an event at the queue's present end, or one that has passed if the queue has failed.
   typename Queue::event so_far() {
     typename Queue::event here{};
     queue_accepts([&] { here = queue_.record(); });
@@ -215,15 +217,15 @@ class mpi_transfers {
 
   // ---- progress
 
-  /// For how long a rank may look away, in seconds: more than 0 while long messages from other
-  /// hosts are due and nothing from this one. It is a few hundredths of what a piece takes; while
-  /// nobody here waits four times as much, so that the model keeps the core, though a peer may
-  /// wait. Any thread may ask.
+  /// For how many seconds a rank may nap: more than 0 while long messages are due from other hosts
+  /// and nothing is due from this one. It is a few hundredths of the time that a piece takes. While
+  /// no one here waits it is four times as long, so that the model keeps the core, though a peer
+  /// may wait. Any thread may ask.
   seconds nap(urgency who) const {
     return nap_.load(std::memory_order_relaxed) * (who == urgency::unhurried ? 4 : 1);
   }
 
-  /// `nap`, or until somebody is due who sleeps. Any thread may ask.
+  /// Returns `nap`, or less if a sleep is due earlier. Any thread may ask.
   seconds until_sleepers_are_due(seconds nap) const { return sleepers_.cut_short(nap, now()); }
 
   bool poll() {
@@ -245,7 +247,7 @@ class mpi_transfers {
     if (flights_.failed()) {
       drain();
     }
-    nap_.store(unwritten_.empty() ? outlook_.nap() : 0, std::memory_order_relaxed);
+    nap_.store(unwritten_.empty() ? counts_.nap() : 0, std::memory_order_relaxed);
     return progress;
   }
 
@@ -255,7 +257,7 @@ class mpi_transfers {
     }
     flights_.fail(std::move(why));
     failed_at_ = now();
-    if (world_->memory().lends()) {  // no message of theirs tells who waits at a rendezvous
+    if (world_->memory().lends()) {  // ranks that wait at a rendezvous learn of it by no message
       abort(verdict_of(world_->rank(), flights_.failure()));
     }
     for (const unwritten_piece& each : std::exchange(unwritten_, {})) {
@@ -291,8 +293,8 @@ class mpi_transfers {
 
   void abort(const std::string& reason) { notice_.tell_all(reason); }
 
-  /// Whether all ranks have come to their end after a failure, within `limit`, and nothing of
-  /// theirs is on its way here. A rank that has died must not keep the others waiting.
+  /// Whether all ranks have come to their end within `limit` after a failure and nothing that they
+  /// sent is on its way here. A rank that has died must not keep the others waiting.
   template <class Idle>
   bool all_departed(seconds limit, Idle idle) {
     MPI_Request departed = MPI_REQUEST_NULL;
@@ -309,7 +311,7 @@ class mpi_transfers {
     }
     return done != 0 && dropped_.done();
   }
-  /// Hears of no failure any more.
+  /// Stops listening for failures of other ranks.
   void stop_listening() {
     requests_.for_each([](const posted_piece& each, MPI_Request& request) {
       if (each.owner == nullptr) {
@@ -327,23 +329,24 @@ class mpi_transfers {
     std::size_t piece;
     std::byte* staged;
   };
-  /// Until the queue has come so far.
+  /// A piece that waits until the queue has come to `until`.
   struct unwritten_piece {
     posted_piece which;
     typename Queue::event until;
   };
-  /// Pieces of one transfer in flight at once inside a host: enough to keep memory busy, few enough
-  /// that their staging stays in cache.
+  /// How many pieces of one transfer are in flight at once inside a host: enough to keep memory
+  /// busy, few enough that their staging stays in cache.
   static constexpr std::size_t window_inside = 3;
-  /// Between hosts, where they need staging (16 MiB): the others are posted all at once, for each
-  /// asks its receiver first.
+  /// How many are in flight between hosts if they need staging (16 MiB). Pieces without staging are
+  /// posted all at once, since each asks its receiver first.
   static constexpr std::size_t turn = segments::first_questions;
   static constexpr seconds longest_wait = 1;
   static constexpr std::size_t eager_bytes = 4096;
-  /// Longer messages ask their receiver first: Open MPI's limit over TCP.
+  /// The size beyond which messages ask their receiver first: Open MPI's limit over TCP.
   static constexpr std::size_t asks_beyond = 64_KiB;
 
-  /// To each rank one, from each one, and one to hear of failures.
+  /// One lane for sends to each rank, one for receives from each, and one for the notice of
+  /// failures.
   static std::size_t lanes(const mpi_world& world) {
     return 2 * static_cast<std::size_t>(world.size()) + 1;
   }
@@ -351,12 +354,13 @@ class mpi_transfers {
   bool through_host(const transfer& which) const {
     return which.in_order && path_ == device_path::staged;
   }
-  outlook::due due(const transfer& its) const {
+  transfer_counts::due due(const transfer& its) const {
     if (near(its.peer)) {
-      return outlook::due::soon;
+      return transfer_counts::due::soon;
     }
     const bool whole = its.cut.count() == 1;
-    return whole && its.cut.bytes() <= asks_beyond ? outlook::due::behind : outlook::due::late;
+    return whole && its.cut.bytes() <= asks_beyond ? transfer_counts::due::behind
+                                                   : transfer_counts::due::late;
   }
   std::size_t window_of(const transfer& which) const {
     if (near(which.peer)) {
@@ -393,8 +397,8 @@ class mpi_transfers {
     return true;
   }
 
-  /// Messages of one peer and tag must not overtake: what has pieces left to post holds back what
-  /// comes after it.
+  /// Posts a transfer, or queues it behind another. Messages of one peer and tag must not overtake,
+  /// so a transfer with pieces left to post holds back those that come after it.
   void start(transfer& fresh) {
     fresh.window = window_of(fresh);
     for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
@@ -426,9 +430,9 @@ class mpi_transfers {
     }
   }
 
-  /// A half of an exchange in turns has nothing in flight. Its next turn begins when the last has
-  /// come, the send first: the peer, whose message has begun, waits for no later turn of this
-  /// rank's than that.
+  /// Called when a half of an exchange in turns has nothing in flight. When a turn of the receive
+  /// has come, the next turn of both halves begins, the send first: the peer, whose message has
+  /// begun, waits for no later turn of this rank than that one.
   void take_turn(transfer& its) {
     transfer& other = *its.other_half;
     if (its.outgoing) {
@@ -442,8 +446,9 @@ class mpi_transfers {
     }
   }
 
-  /// Where nothing comes while the send waits for its next turn, the peer may be one that receives
-  /// all before it sends: the send waits no longer. Says whether there was one.
+  /// Finds a send that waits for its next turn while nothing comes, and lets it wait no longer,
+  /// since the peer may be one that receives everything before it sends. Returns true if there was
+  /// one.
   bool send_to_the_silent() {
     for (transfer* each = unposted_.front(); each != nullptr; each = each->next) {
       if (each->waits_for_a_turn() && !each->other_half->begun() && now() > each->waits_until) {
@@ -506,7 +511,8 @@ class mpi_transfers {
     started(its, posted, request, code);
   }
 
-  /// Whatever waited for the queue goes on its way where that has come so far.
+  /// Posts the pieces that waited for the queue, as far as it has come. Returns true if there were
+  /// any.
   bool hand_over_what_is_written() {
     auto end = unwritten_.begin();
     queue_accepts([&] {
@@ -531,7 +537,7 @@ class mpi_transfers {
     return true;
   }
 
-  /// A piece that has waited for the queue is not under way any more.
+  /// Stops counting a piece as one that waits for the queue.
   static transfer& take_back(const posted_piece& which) {
     which.owner->leaves(which.piece);
     --which.owner->unwritten;
@@ -560,7 +566,7 @@ class mpi_transfers {
       return;
     }
     which.enters(posted.piece);
-    outlook_.begin(due(which), now());
+    counts_.begin(due(which), now());
     requests_.add(2 * static_cast<std::size_t>(which.peer) + (which.outgoing ? 1 : 0), request,
                   posted);
   }
@@ -592,10 +598,10 @@ class mpi_transfers {
     }
     transfer& its = *which.owner;
     its.leaves(which.piece);
-    outlook_.end(due(its));
-    if (!its.outgoing && due(its) == outlook::due::late &&
+    counts_.end(due(its));
+    if (!its.outgoing && due(its) == transfer_counts::due::late &&
         (its.over() || !its.cut.is_early(which.piece))) {
-      outlook_.came(now());
+      counts_.came(now());
     }
     if (!its.failed) {
       check_piece(its, which, status.MPI_ERROR, bytes);
@@ -622,7 +628,8 @@ class mpi_transfers {
     }
   }
 
-  /// A piece of another length than this rank's cut says: what the sender's size must have been.
+  /// Words for a piece whose length is not that of this rank's cut: what the sender's size must
+  /// have been.
   std::string disagreement(const transfer& in, std::size_t index, std::size_t came) const {
     std::string sent = "another number of";
     if (index == 0) {
@@ -636,7 +643,7 @@ class mpi_transfers {
                      " where rank ", world_->rank(), " expects ", in.cut.bytes()});
   }
 
-  /// MPI has refused a call that is for no transfer.
+  /// Ends every rank's part after MPI has refused a call that belongs to no transfer.
   [[gnu::cold]] void call_refused(int code) {
     abort(sentence({"rank ", world_->rank(), " failed: ", mpi_error::text(code)}));
   }
@@ -646,7 +653,7 @@ class mpi_transfers {
     call_refused(code);
   }
 
-  /// Nobody can go on, of which every rank learns at its next poll.
+  /// Ends every rank's part at its next poll, because no rank can go on.
   void refuse(transfer& its, const std::string& reason) {
     its.failed = true;
     abort(reason);
@@ -657,7 +664,7 @@ class mpi_transfers {
       its.complete(*this, its);
     }
     if (its.owner == nullptr) {
-      flights_.end();  // somebody will receive it
+      flights_.end();  // from any rank: a receive takes it later
     } else if (its.failed) {
       flights_.end_refused(*its.owner);
     } else {
@@ -665,7 +672,8 @@ class mpi_transfers {
     }
   }
 
-  /// Whoever waits for a message from anybody gets the next that has come whole.
+  /// Looks for messages on a channel, and hands the next that has come whole to the receive from
+  /// any rank that has waited longest. Returns true if it made progress.
   bool receive_from_anybody(channel on) {
     auto& coming = from_anybody_[static_cast<std::size_t>(on)];
     const bool begun = probe(on, coming);
@@ -686,7 +694,8 @@ class mpi_transfers {
     return true;
   }
 
-  /// All pieces of what was found before are posted, so that what is found is a first piece.
+  /// Begins to receive a message that MPI has found. All pieces of those found before are posted,
+  /// so what is found now is a first piece. Returns true if there was one.
   bool probe(channel on, arrivals<transfer>& coming) {
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -742,7 +751,7 @@ class mpi_transfers {
     }
   }
 
-  /// Calls MPI no more.
+  /// Calls MPI no more, and fails what is in flight.
   void give_up() {
     gave_up_ = true;
     for (const posted_piece& each : requests_.abandon()) {
@@ -764,7 +773,7 @@ class mpi_transfers {
   traffic_counter counted_;
   under_way flights_;
   staging<Queue> loans_{queue_, place::shared};
-  /// Where MPI gets at the queue's memory, folds read there what has come.
+  /// Folds read the pieces, so they lie in the queue's own memory if MPI reaches it.
   staging<Queue> pieces_{queue_, path_ == device_path::direct ? place::own : place::shared};
   sleepers sleepers_;
   std::array<arrivals<transfer>, channels> from_anybody_;
@@ -773,11 +782,11 @@ class mpi_transfers {
   std::vector<unwritten_piece> unwritten_;
   std::vector<unwritten_piece> written_;
   request_table<posted_piece> requests_{lanes(*world_)};
-  outlook outlook_;
+  transfer_counts counts_;
   std::atomic<seconds> nap_{0};
 
   abort_notice notice_;
-  std::exception_ptr refusal_;  // the queue's, the first
+  std::exception_ptr refusal_;  // the first that the queue has thrown
   seconds failed_at_ = 0;
   dropped_messages dropped_;
   std::size_t collectives_ = 0;

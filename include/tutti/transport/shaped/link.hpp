@@ -31,22 +31,21 @@
 
 namespace tutti::transport {
 
-/// Delivery between the processes of one host as over a network of many: a message goes at once, by
-/// way of `Carrier`, and is kept until it would have come.
+/// Delivers messages between processes of one host as if over a network of many hosts. `Carrier`
+/// moves a message at once, and the receiver keeps it until it would have come.
 ///
 /// The arithmetic is that of `virtual_link`. The sender stamps a message with the time at which its
-/// head passes the sender's NIC; the receiver's process keeps it until the head is there, then
-/// until its own NIC has passed it on, and answers when it was read, which is when the send
-/// completes. A NIC shared by ranks of several processes is in memory shared by them. A phantom
-/// travels as its stamp alone.
+/// head leaves the sender's NIC. The receiver keeps it until the head arrives, then until its own
+/// NIC has passed it on, and answers when it has been read: that completes the send. A NIC that
+/// ranks of several processes share lies in memory that they share. A phantom travels as its stamp
+/// alone.
 ///
-/// Time is that of the event being handled and never the host's: a process that comes late to an
-/// event goes on from when it was due, so that lateness does not add up. An event that comes late
-/// may step back before another that this rank has handled: then what joins both is early by less
-/// than the lateness. Messages between hosts are on time while they are longer on their way
-/// (latency and size / rate) than this host takes to notice them; answers never are, and wait for
-/// nobody. Cost: two small messages of the carrier for each message, one copy where it carries a
-/// payload.
+/// Time is that of the event being handled, never the host's: a process that handles an event late
+/// goes on from when it was due, so that lateness does not add up. A late event may come before one
+/// that this rank has handled; whatever joins the two is then early by less than the lateness.
+/// Messages between hosts are on time if they travel (latency and size / rate) for longer than this
+/// host takes to notice them. Answers never are, and hold up no one. Cost: two small messages of
+/// the carrier for each message, and one copy where it carries a payload.
 template <class Carrier>
 requires(!Carrier::virtual_time) class shaped_link {
   using message = detail::message<seconds>;
@@ -54,8 +53,8 @@ requires(!Carrier::virtual_time) class shaped_link {
  public:
   static constexpr bool virtual_time = true;
 
-  /// Collective. Throws usage_error where the network is for another number of ranks or another
-  /// than rank 0's, or they are not on one host.
+  /// Collective. Throws usage_error if the network has another number of ranks or differs from rank
+  /// 0's, or if the ranks are not on one host.
   shaped_link(int ranks, Carrier& carrier, network over, device each)
       : carrier_(&carrier),
         device_(each),
@@ -104,7 +103,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     post(shared, posted, out.to);
   }
 
-  /// Its receiver has read a message, or refuses it: a failure, of which all ranks are told.
+  /// Returns a message that was read. A refused one needs no answer: all ranks hear of the failure.
   template <class Fabric>
   void return_message(Fabric& shared, message& read) {
     if (read.from == carrier_->rank()) {
@@ -142,21 +141,21 @@ requires(!Carrier::virtual_time) class shaped_link {
     word.head.contents = detail::stamp::payload::phantom;
     send(word, carrier_->rank());
   }
-  /// Nothing of this process is with the carrier.
+  /// Whether the carrier holds nothing of this process.
   bool at_rest() const {
     return listening_.done() &&
            loops::all_of(outgoing_, [](const outgoing& each) { return each.sending.done(); }) &&
            loops::all_of(foreign_, [](const foreign& each) { return each.fetching.done(); });
   }
 
-  /// Payloads are on their way, which the carrier moves only while it is polled.
+  /// Whether payloads are on their way, which the carrier moves only while it is polled.
   bool moves_payloads() const { return moving_ > 0; }
 
-  detail::shared_nic& own_nic(int rank) {  // inside its host
+  detail::shared_nic& own_nic(int rank) {  // for messages inside its host
     return nics_[network_.hosts() + static_cast<std::size_t>(rank)];
   }
 
-  /// Takes in what the others have sent; says whether there was anything.
+  /// Takes in what the others have sent. Returns true if there was anything.
   bool read_arrived() {
     bool any = false;
     while (carrier_->poll() || !carrier_->ready_coroutines().empty()) {
@@ -173,11 +172,11 @@ requires(!Carrier::virtual_time) class shaped_link {
   static constexpr tag greetings{channel::control, 0, 0};
   static constexpr std::size_t inside_limit = 448;
 
-  /// What this process sends by the carrier: a message, kept until it was read, or a word about
-  /// one, kept until it has left.
+  /// Something that this process sends by the carrier: a message, kept until it has been read, or a
+  /// notice about one, kept until it has left.
   struct outgoing {
     detail::stamp head{};
-    std::array<std::byte, inside_limit> inside{};  // directly behind the stamp
+    std::array<std::byte, inside_limit> inside{};  // directly behind the stamp in memory
     std::uint64_t number{};
     message* sent{};
     bool left{};
@@ -191,7 +190,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
   };
 
-  /// A message of another process.
+  /// A message from another process.
   struct foreign : message {
     std::uint64_t number{};
     std::byte* staged{};
@@ -207,7 +206,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     network::hashes compared{};
   };
 
-  /// Rank 0 makes the NICs; when everybody has found them it says when time begins.
+  /// Rank 0 makes the NICs. When all ranks have found them it tells them when time begins.
   task open(Carrier& carrier) {
     constexpr seconds until_all_have_heard = 2e-3;
     const std::size_t count = network_.hosts() + static_cast<std::size_t>(network_.ranks());
@@ -277,7 +276,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     return detail::stamp::payload::inside;
   }
 
-  /// Payloads that travel apart: one message at a time has the number.
+  /// The tag of a payload that travels apart: only one message at a time has this number.
   static tag payload_tag(std::uint64_t number) {
     return {channel::data, static_cast<std::uint32_t>(number), 0};
   }
@@ -353,7 +352,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
   }
 
-  /// False if that was the last.
+  /// Returns false for the last message that will come.
   template <class Fabric>
   bool take(Fabric& shared, int peer, std::span<const std::byte> bytes) {
     detail::stamp head;
@@ -412,7 +411,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
   }
 
-  /// The head is there; the rest follows as fast as both NICs let it.
+  /// Handles the arrival of a head. The rest follows as fast as both NICs let it.
   template <class Fabric>
   static void arrive(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
@@ -425,7 +424,7 @@ requires(!Carrier::virtual_time) class shaped_link {
                     &deliver<Fabric>, shared, &in);
   }
 
-  /// A payload that the carrier has not brought yet holds up what its sender sent later.
+  /// A payload that the carrier has not brought yet holds up later messages of its sender.
   template <class Fabric>
   static void deliver(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
@@ -458,7 +457,7 @@ requires(!Carrier::virtual_time) class shaped_link {
     free_foreign_.push_back(&read);
   }
 
-  /// The carrier has failed and nothing is with it any more: every rank learns the same words.
+  /// Ends every rank's part in the same words, once the carrier has failed and holds nothing.
   template <class Fabric>
   void fail(Fabric& shared, const std::exception_ptr& why) {
     shared.abort(what(why));
@@ -473,7 +472,7 @@ requires(!Carrier::virtual_time) class shaped_link {
   seconds busy_for(int rank, int peer, const message& which) const {
     return network_.occupation(rank, peer, which.where, which.bytes.size());
   }
-  /// The NIC of `rank` that a message between two ranks passes; each has its own inside its host.
+  /// The NIC of `rank` that a message passes; inside its host each rank has one of its own.
   detail::shared_nic& nic_of(int rank, const message& which) {
     return network_.share_host(which.from, which.to) ? own_nic(rank) : nics_[network_.host(rank)];
   }

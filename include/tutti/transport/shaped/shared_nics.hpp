@@ -20,11 +20,11 @@
 
 namespace tutti::transport::detail {
 
-/// When one direction of a NIC is free again. Processes that share it may ask at
-/// once: nobody waits, and each has its turn.
-class turns {
+/// When one direction of a NIC is free again. Processes that share the NIC may ask concurrently: no
+/// one waits, and each gets a turn.
+class nic_direction {
  public:
-  /// Takes the next turn, `duration` long and not before `earliest`. Answers when it begins.
+  /// Takes the next turn, `duration` long and not before `earliest`. Returns when it begins.
   seconds take(seconds earliest, seconds duration) {
     seconds free = free_.load(std::memory_order_relaxed);
     seconds begin = 0;
@@ -35,28 +35,29 @@ class turns {
   }
 
  private:
-  // A lock would not reach other processes.
+  // Other processes would not see the lock of an atomic that needs one.
   static_assert(std::atomic<seconds>::is_always_lock_free);
   std::atomic<seconds> free_{0};
 };
 
-/// One NIC; it has a cache line to itself.
+/// One NIC, in a cache line of its own.
 struct alignas(64) shared_nic {
   static constexpr seconds never = std::numeric_limits<seconds>::infinity();
 
-  turns egress{};
-  turns ingress{};
-  std::atomic<seconds> idle_since{never};  ///< the process of the rank that has it inside its host
+  nic_direction egress{};
+  nic_direction ingress{};
+  /// Since when the rank's process is idle; kept in the NIC that the rank has inside its host.
+  std::atomic<seconds> idle_since{never};
 };
 
-/// The NICs of a job in memory that the processes of this host share. It has a name until
-/// all have found it, and lives until the last lets it go.
+/// The NICs of a job, in memory that the processes of this host share. The memory has a name until
+/// all have found it, and lives until the last process releases it.
 class shared_nics {
  public:
   using name = std::array<char, 48>;
 
   shared_nics() = default;
-  /// Makes them under a new name.
+  /// Makes `count` NICs under a new name.
   static shared_nics make(std::size_t count) {
     static std::atomic<unsigned> made{0};
     name fresh{};
@@ -67,7 +68,7 @@ class shared_nics {
     std::uninitialized_default_construct_n(all.nics_, count);
     return all;
   }
-  /// Finds what rank 0 has made.
+  /// Finds the NICs that rank 0 has made.
   static shared_nics find(const name& known, std::size_t count) {
     return shared_nics(known, count, O_RDWR);
   }
@@ -87,7 +88,7 @@ class shared_nics {
   }
 
   const name& known_as() const { return name_; }
-  /// Nobody else can find them from now on.
+  /// Removes the name, so that no process can find the NICs any more.
   void hide() const { ::shm_unlink(name_.data()); }
   shared_nic& operator[](std::size_t index) { return nics_[index]; }
 

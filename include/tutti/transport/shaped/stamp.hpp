@@ -9,23 +9,23 @@
 
 namespace tutti::transport::detail {
 
-/// What one process tells another about a message.
+/// What one process tells another about a message, at the head of what the carrier moves.
 struct stamp {
   enum class kind : std::uint8_t {
     message,   ///< its head leaves the sender's NIC at `time`
     was_read,  ///< it was read at `time`
-    stop,      ///< to oneself: listen no more
+    stop,      ///< to oneself: stop listening
   };
   enum class payload : std::uint8_t {
     phantom,  ///< a length without memory
-    inside,   ///< behind the stamp
+    inside,   ///< directly behind the stamp
     apart,    ///< in a message of its own
   };
 
   kind what{};
   payload contents{};
   tag where{};
-  std::uint64_t number{};  ///< of the message, to its sender
+  std::uint64_t number{};  ///< the sender's number of the message
   std::uint64_t bytes{};
   seconds time{};
 };

@@ -9,14 +9,15 @@
 
 namespace tutti::transport {
 
-/// A library that moves messages between ranks in the order of a queue, and never blocks the host.
+/// A library that moves messages between ranks in the order of a queue and never blocks the host.
 ///
-/// * What is between `begin_group` and `end_group` moves together, and what the queue does next
-///   begins when all of it has moved. The messages of two ranks match in the order enqueued.
-/// * `send` and `receive` throw nothing: what they refuse, `end_group` throws.
-/// * `all_reduce`: sums, in place, in an order that is the library's business.
-/// * `failure()`: what it found out by itself about its peers, or nothing.
-/// * `abort()`: what is enqueued ends, and what is enqueued from now on does nothing.
+/// * Messages between `begin_group` and `end_group` move together, and the queue's next work begins
+///   when all of them have moved. The messages of two ranks match in the order in which both
+///   enqueue them.
+/// * `send` and `receive` throw nothing: `end_group` throws what they refuse.
+/// * `all_reduce` adds up in place, in an order that the library chooses.
+/// * `failure()` is what the library has found out by itself about its peers, or empty.
+/// * `abort()` ends what is enqueued; what is enqueued afterwards does nothing.
 template <class L>
 concept stream_library = device_queue<typename L::queue_type> &&
     requires(L& library, std::span<const std::byte> out, std::span<std::byte> in,

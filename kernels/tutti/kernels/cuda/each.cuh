@@ -110,18 +110,18 @@ void each_pack(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays)
   }
 }
 
-/// Returns the stream's room, of `bytes` bytes or more.
-inline std::byte* room(cuda::stream& queue, std::size_t bytes) {
+/// Returns the stream's workspace, of `bytes` bytes or more.
+inline std::byte* workspace(cuda::stream& queue, std::size_t bytes) {
   const cuda::on_device here(queue.device());
-  return queue.room().at_least(bytes);
+  return queue.workspace().at_least(bytes);
 }
 
-/// Enqueues one of CUB's algorithms, which works in the stream's room behind the first `kept`
+/// Enqueues one of CUB's algorithms, which works in the stream's workspace behind the first `kept`
 /// bytes.
 template <class Algorithm>
 void run(cuda::stream& queue, std::size_t kept, const Algorithm& algorithm) {
   const cuda::on_device here(queue.device());
-  cuda::detail::run_in(queue.room(), kept, algorithm);
+  cuda::detail::run_in(queue.workspace(), kept, algorithm);
 }
 
 /// Returns the numbers 0, 1, 2 and so on, as an input.
@@ -132,7 +132,7 @@ template <class Input, class Term, class Finish>
 void add_up(cuda::stream& queue, Input input, std::size_t n, const Term& term,
             const Finish& finish) {
   const cuda::on_device here(queue.device());
-  cuda::detail::launch_sum(queue.native_handle(), queue.room(), input, n, term, finish);
+  cuda::detail::launch_sum(queue.native_handle(), queue.workspace(), input, n, term, finish);
 }
 
 }  // namespace tutti::kernels::device

@@ -26,7 +26,7 @@ namespace tutti::kernels {
                     steps::fill_heap{input.data(),
                                      input.size(),
                                      {out.data(), out.size()},
-                                     queue.room().refused(),
+                                     queue.workspace().refused(),
                                      first_element});
 }
 

@@ -19,7 +19,7 @@ static_assert(detail::of_a_column(~std::size_t{0}).count() <= steps::orthonormal
 /// Returns where `sums` sums of `terms` terms go, with room for the segments of sums that are cut.
 inline steps::product_sums sums_of(cuda::stream& queue, std::size_t sums, std::size_t terms,
                                    float* out) {
-  auto* const partial = room(queue, detail::most_partial_sums * sizeof(double));
+  auto* const partial = workspace(queue, detail::most_partial_sums * sizeof(double));
   return {detail::of_a_product(sums, terms), sums, reinterpret_cast<double*>(partial), out};
 }
 

@@ -37,9 +37,9 @@ namespace tutti::kernels {
   });
 }
 
-[[gnu::used]] inline void count_no_numbers(cuda::stream& queue, std::span<const float> input,
-                                           std::uint64_t* count) {
-  device::add_up(queue, input.data(), input.size(), element::is_no_number{},
+[[gnu::used]] inline void count_nonfinite(cuda::stream& queue, std::span<const float> input,
+                                          std::uint64_t* count) {
+  device::add_up(queue, input.data(), input.size(), element::is_nonfinite{},
                  element::add_to_count{count});
 }
 

@@ -30,11 +30,11 @@ inline detail::sample sample_for(std::size_t n, std::size_t k, std::size_t room)
   return expected <= room - room / 4 ? which : detail::sample{};
 }
 
-/// How many bytes of the stream's room a selection's record takes. The marks come after it.
+/// How many bytes of the stream's workspace a selection's record takes. The marks come after it.
 inline constexpr std::size_t record_bytes = round_up(sizeof(radix::record), 256);
 
-/// Returns how many bytes of a stream's room a selection from n elements takes.
-constexpr std::size_t room_of_selection(std::size_t n) {
+/// Returns how many bytes of a stream's workspace a selection from n elements takes.
+constexpr std::size_t workspace_of_selection(std::size_t n) {
   return record_bytes + (n < worth_a_sample ? 0 : radix::mark_bytes(n));
 }
 
@@ -47,7 +47,7 @@ inline void select(cuda::stream& queue, std::span<const float> input, const std:
   if (out.indices.empty()) {
     return;
   }
-  std::byte* const kept = room(queue, room_of_selection(n));
+  std::byte* const kept = workspace(queue, workspace_of_selection(n));
   auto* const at = reinterpret_cast<radix::record*>(kept);
   auto* const marks = reinterpret_cast<std::uint8_t*>(kept + record_bytes);
   const auto k = static_cast<std::uint32_t>(out.indices.size());
@@ -66,8 +66,8 @@ inline void select(cuda::stream& queue, std::span<const float> input, const std:
   }
   on_blocks(queue, blocks, radix::tally_shares{from, at});
   on_blocks(queue, blocks,
-            radix::write_selected{from, at, out.indices.data(), out.values, queue.room().refused(),
-                                  first_element});
+            radix::write_selected{from, at, out.indices.data(), out.values,
+                                  queue.workspace().refused(), first_element});
 }
 
 }  // namespace device

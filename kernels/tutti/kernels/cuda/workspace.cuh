@@ -20,10 +20,10 @@ namespace tutti::kernels {
 [[gnu::used]] inline void reserve(cuda::stream& queue, std::size_t elements) {
   const cuda::on_device here(queue.device());
   const std::span<const float> any(static_cast<const float*>(nullptr), elements);
-  device::room(
+  device::workspace(
       queue,
       std::max({cuda::detail::storage_of(device::inner_products_of(queue, any, any, nullptr)),
-                device::room_of_selection(elements), device::room_of_copies(queue),
+                device::workspace_of_selection(elements), device::workspace_of_copies(queue),
                 detail::most_partial_sums * sizeof(double)}));
 }
 

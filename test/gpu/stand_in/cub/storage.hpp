@@ -7,12 +7,12 @@
 
 #include "gpu/stand_in/runtime.hpp"
 
-/// CUB without a device: what is called of it, as plain loops on the stand-in's streams.
+/// CUB without a device: the functions that tutti calls, as plain loops on the stand-in's streams.
 namespace tutti::test {
 
-/// As all of CUB's algorithms do: without storage says how many bytes are wanted, with less than
-/// those refuses, and otherwise enqueues `work`, before and after which the storage is scribbled
-/// on.
+/// Does what all of CUB's algorithms do. Without storage it reports the bytes needed, and with less
+/// than those it refuses. Otherwise it enqueues `work`, before and after which the storage is
+/// overwritten with rubbish.
 template <class Work>
 cudaError_t in_storage(std::size_t wanted, void* storage, std::size_t& bytes, cudaStream_t stream,
                        Work work) {

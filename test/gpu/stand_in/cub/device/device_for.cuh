@@ -7,7 +7,7 @@
 namespace cub {
 
 struct DeviceFor {
-  /// The last first.
+  /// Runs elements in reverse order.
   template <class Shape, class Op>
   static cudaError_t Bulk(Shape shape, Op op, cudaStream_t stream = {}) {
     tutti::test::stood_in_by(stream).run([=]() mutable {

@@ -10,7 +10,7 @@
 namespace cub {
 
 struct DeviceMemcpy {
-  /// The last first. The lists are read when the stream comes to them.
+  /// Copies in reverse order. The lists are read when the stream reaches the copy.
   template <class From, class To, class Sizes>
   static cudaError_t Batched(void* storage, std::size_t& bytes, From from, To to, Sizes sizes,
                              std::int64_t buffers, cudaStream_t stream = nullptr) {

@@ -9,7 +9,7 @@
 namespace cub {
 
 struct DeviceReduce {
-  /// In tiles, whose results are joined; the host's kernels add in another order.
+  /// Reduces tiles and then joins their results; the host's kernels add in another order.
   template <class Input, class Output, class Count, class Fold, class Transform, class T>
   static cudaError_t TransformReduce(void* storage, std::size_t& bytes, Input input, Output output,
                                      Count n, Fold fold, Transform transform, T first,

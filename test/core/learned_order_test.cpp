@@ -1,5 +1,5 @@
-// The learned order of launches is part of a checkpoint: a run that goes on from one launches by it
-// from its first step on.
+// The learned order of launches is part of a checkpoint. A run that continues from one launches in
+// that order from its first step on.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace tutti::test {
 namespace {
 
 using strategy = compose<coordination::learned, fusion::when_ready>;
-using book = std::vector<std::uint32_t>;
+using order = std::vector<std::uint32_t>;
 
 constexpr int stop = 2;
 constexpr int steps = 5;
@@ -35,7 +35,7 @@ engine_options<strategy> gathered() {
   return options;
 }
 
-/// Hands in every tensor; a rank's order decides what rank 0 gathers, if nothing is learned.
+/// Hands in every tensor. If no order is learned, the rank's order decides what rank 0 gathers.
 template <class Engine>
 void step_of(Engine& engine, arena& memory, int step, bool forwards) {
   engine.wait();
@@ -49,17 +49,17 @@ void step_of(Engine& engine, arena& memory, int step, bool forwards) {
 struct run {
   std::vector<std::string> files;
   std::vector<std::vector<float>> parameters;
-  std::vector<book> books;
+  std::vector<order> orders;
 
   explicit run(int size)
-      : files(static_cast<std::size_t>(size)), parameters(files.size()), books(files.size()) {}
+      : files(static_cast<std::size_t>(size)), parameters(files.size()), orders(files.size()) {}
 };
 
 template <class Engine>
 void keep(run& into, Engine& engine, arena& memory) {
   const auto rank = static_cast<std::size_t>(engine.worker());
   into.parameters[rank].assign(memory.parameters().begin(), memory.parameters().end());
-  into.books[rank].assign(engine.book().begin(), engine.book().end());
+  into.orders[rank].assign(engine.learned_order().begin(), engine.learned_order().end());
 }
 
 TEST(Book, ARunThatGoesOnLaunchesByIt) {
@@ -68,7 +68,7 @@ TEST(Book, ARunThatGoesOnLaunchesByIt) {
     transport::run_ranks(size, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());
       auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
-      EXPECT_TRUE(engine.book().empty());
+      EXPECT_TRUE(engine.learned_order().empty());
       for (int step = 0; step < steps; ++step) {
         if (step == stop) {
           std::ostringstream out;
@@ -86,24 +86,25 @@ TEST(Book, ARunThatGoesOnLaunchesByIt) {
       auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
       std::istringstream in(whole.files[static_cast<std::size_t>(world.rank())]);
       load(engine, in);
-      EXPECT_TRUE(std::ranges::equal(engine.book(), whole.books[0]));
+      EXPECT_TRUE(std::ranges::equal(engine.learned_order(), whole.orders[0]));
       for (int step = stop; step < steps; ++step) {
         step_of(engine, memory, step, true);
       }
       engine.wait();
       keep(resumed, engine, memory);
     });
-    for (const auto& each : whole.books) {
-      EXPECT_EQ(each, whole.books[0]);
+    for (const auto& each : whole.orders) {
+      EXPECT_EQ(each, whole.orders[0]);
     }
-    EXPECT_FALSE(whole.books[0].empty());
-    EXPECT_EQ(resumed.books, whole.books);
+    EXPECT_FALSE(whole.orders[0].empty());
+    EXPECT_EQ(resumed.orders, whole.orders);
     EXPECT_EQ(resumed.parameters, whole.parameters) << size << " ranks";
   }
 }
 
-/// Where groups are made anew after the first step, a run that was saved before that makes them
-/// again, and one that was saved later has them. Ranks add in their order, so bits are the same.
+/// Where groups are made anew after the first step, a run that was saved before it makes them
+/// again, and a run that was saved later has them. Ranks add in rank order, so the bits are the
+/// same.
 TEST(Book, GroupsByArrivalAreKept) {
   using arriving = compose<coordination::learned, fusion::by_arrival,
                            architecture::all_reduce<collective::canonical>>;
@@ -123,7 +124,7 @@ TEST(Book, GroupsByArrivalAreKept) {
         if (resumed != nullptr) {
           std::istringstream in((*resumed)[rank]);
           load(engine, in);
-          EXPECT_EQ(engine.book().empty(), from < 2);
+          EXPECT_EQ(engine.learned_order().empty(), from < 2);
         }
         for (int step = from; step < steps; ++step) {
           engine.wait();
@@ -136,7 +137,7 @@ TEST(Book, GroupsByArrivalAreKept) {
           }
         }
         engine.wait();
-        EXPECT_FALSE(engine.book().empty());
+        EXPECT_FALSE(engine.learned_order().empty());
         const std::vector<float> expected = trained(size, steps);
         EXPECT_TRUE(std::ranges::equal(memory.parameters(), expected)) << size << " from " << from;
       });
@@ -149,7 +150,7 @@ TEST(Book, GroupsByArrivalAreKept) {
   }
 }
 
-/// A checkpoint of one rank after `steps` steps.
+/// Returns a checkpoint of one rank after `steps_before` steps.
 std::string saved_after(int steps_before, const engine_options<strategy>& options) {
   std::ostringstream out;
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -174,20 +175,20 @@ std::string refusal(const std::string& bytes) {
   })[0];
 }
 
-/// The file with another book in its place, and the hashes of that: wherever eight bytes of a file
-/// are the hash of all before them but hashes.
-std::string with_book(const std::string& file, const book& old, const book& other) {
+/// Returns `file` with another order in place of the old one and with its hashes corrected. A hash
+/// is found as any eight bytes that are the hash of all bytes before them other than hashes.
+std::string with_order(const std::string& file, const order& old, const order& other) {
   const auto bytes_of = [](std::uint64_t number) {
     return std::string(reinterpret_cast<const char*>(&number), sizeof number);
   };
-  const auto bytes_of_book = [&](const book& its) {
+  const auto bytes_of_order = [&](const order& its) {
     return bytes_of(its.size()) +
            std::string(reinterpret_cast<const char*>(its.data()), its.size() * sizeof its[0]);
   };
   const auto feed = [](running_hash& hash, const std::string& bytes) {
     hash.feed(std::as_bytes(std::span(bytes)));
   };
-  std::string hashed;  // all but hashes
+  std::string hashed;  // all bytes but the hashes
   std::vector<std::size_t> ends;
   running_hash was;
   for (std::size_t i = 0; i < file.size();) {
@@ -199,15 +200,15 @@ std::string with_book(const std::string& file, const book& old, const book& othe
       hashed += file[i++];
     }
   }
-  const auto place = hashed.rfind(bytes_of_book(old));
+  const auto place = hashed.rfind(bytes_of_order(old));
   EXPECT_NE(place, std::string::npos);
-  hashed.replace(place, bytes_of_book(old).size(), bytes_of_book(other));
+  hashed.replace(place, bytes_of_order(old).size(), bytes_of_order(other));
   std::string made;
   running_hash now;
   std::size_t begin = 0;
   for (std::size_t end : ends) {
     if (end > place + sizeof(std::uint64_t)) {
-      end += bytes_of_book(other).size() - bytes_of_book(old).size();
+      end += bytes_of_order(other).size() - bytes_of_order(old).size();
     }
     feed(now, hashed.substr(begin, end - begin));
     made += hashed.substr(begin, end - begin) + bytes_of(now.value());
@@ -216,7 +217,8 @@ std::string with_book(const std::string& file, const book& old, const book& othe
   return made;
 }
 
-/// After a re-plan the order is learned again, and a run that is saved meanwhile learns it again.
+/// After a re-plan the order is learned again. A run that is saved before it has been learned
+/// learns it again, too.
 TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
   std::ostringstream out;
   transport::run_ranks(1, [&](transport::in_process& world) {
@@ -226,9 +228,9 @@ TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
       step_of(engine, memory, step, true);
     }
     engine.wait();
-    EXPECT_FALSE(engine.book().empty());
+    EXPECT_FALSE(engine.learned_order().empty());
     engine.replan(gathered());
-    EXPECT_TRUE(engine.book().empty());
+    EXPECT_TRUE(engine.learned_order().empty());
     save(engine, out);
   });
   EXPECT_EQ(refusal(out.str()), "");
@@ -237,28 +239,28 @@ TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
 TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   EXPECT_EQ(refusal(saved_after(0, gathered())), "") << "nothing is learned before the first step";
   const std::string file = saved_after(1, gathered());
-  const book learned = [&] {
-    book found;
+  const order learned = [&] {
+    order found;
     transport::run_ranks(1, [&](transport::in_process& world) {
       arena memory = model_of(0);
       auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), gathered());
       std::istringstream in(file);
       load(engine, in);
-      found.assign(engine.book().begin(), engine.book().end());
+      found.assign(engine.learned_order().begin(), engine.learned_order().end());
     });
     return found;
   }();
-  EXPECT_EQ(refusal(with_book(file, learned, learned)), "");
+  EXPECT_EQ(refusal(with_order(file, learned, learned)), "");
   const std::string other =
       "the learned order was not written for this plan. Fix: resume with the options that it was "
       "saved with, or learn it again";
-  EXPECT_EQ(refusal(with_book(file, learned, {1, 0, 1, 1, 1, 2})), other);  // another model's
-  book longer = learned;
+  EXPECT_EQ(refusal(with_order(file, learned, {1, 0, 1, 1, 1, 2})), other);  // of another model
+  order longer = learned;
   longer.push_back(0);
-  EXPECT_EQ(refusal(with_book(file, learned, longer)), other);
-  EXPECT_EQ(
-      refusal(with_book(file, learned, {})),
-      "the checkpoint is from step 1 but holds no learned order. Fix: use one that `save` wrote");
+  EXPECT_EQ(refusal(with_order(file, learned, longer)), other);
+  EXPECT_EQ(refusal(with_order(file, learned, {})),
+            "the checkpoint is from step 1 but holds no learned order. Fix: use one that `save` "
+            "wrote");
 }
 
 }  // namespace

@@ -7,22 +7,23 @@
 
 namespace tutti::transport::detail {
 
-/// A message takes one of two ways, and this is its operation on either.
+/// The operation of a message that goes one of two ways: directly, or with the carrier.
 template <class Direct, class Carried>
-class either_way {
+class direct_or_carried {
  public:
-  /// `make()` begins the one or the other.
+  /// `make()` begins and returns an operation of either type.
   template <class Make>
-  explicit either_way(Make make) : direct_way_(std::is_same_v<std::invoke_result_t<Make>, Direct>) {
+  explicit direct_or_carried(Make make)
+      : direct_way_(std::is_same_v<std::invoke_result_t<Make>, Direct>) {
     if constexpr (std::is_same_v<std::invoke_result_t<Make>, Direct>) {
       ::new (static_cast<void*>(&direct_)) Direct(make());
     } else {
       ::new (static_cast<void*>(&carried_)) Carried(make());
     }
   }
-  either_way(const either_way&) = delete;
-  either_way& operator=(const either_way&) = delete;
-  ~either_way() {
+  direct_or_carried(const direct_or_carried&) = delete;
+  direct_or_carried& operator=(const direct_or_carried&) = delete;
+  ~direct_or_carried() {
     if (direct_way_) {
       direct_.~Direct();
     } else {

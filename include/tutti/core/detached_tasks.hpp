@@ -10,12 +10,12 @@
 namespace tutti {
 
 /// Tasks that nobody awaits. `failed(context, why)` receives the exception of each that fails.
-class tasks_beside {
+class detached_tasks {
  public:
-  tasks_beside(run_queue& queue, void (*failed)(void*, std::exception_ptr), void* context)
+  detached_tasks(run_queue& queue, void (*failed)(void*, std::exception_ptr), void* context)
       : queue_(&queue), failed_(failed), context_(context) {}
-  tasks_beside(const tasks_beside&) = delete;
-  tasks_beside& operator=(const tasks_beside&) = delete;
+  detached_tasks(const detached_tasks&) = delete;
+  detached_tasks& operator=(const detached_tasks&) = delete;
 
   void start(task work) {
     std::size_t place = 0;

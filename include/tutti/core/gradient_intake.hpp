@@ -37,7 +37,7 @@ namespace detail {
 /// memory lies or lends it, and counts the passes that make one gradient. All functions are for any
 /// thread. A gradient that is handed in goes to the loop by way of the post box.
 template <class Types, class Core>
-class handing_in {
+class gradient_intake {
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
   using queue_event = typename queue_type::event;

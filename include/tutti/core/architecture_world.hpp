@@ -13,9 +13,9 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/core/detached_tasks.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
-#include "tutti/core/tasks_beside.hpp"
 #include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/role/architecture.hpp"
@@ -29,7 +29,7 @@ namespace tutti {
 /// among the ranks, the plan, the parameters, and the optimizer. A state leaves memory to the
 /// helpers here, which touch none if the model is a phantom.
 template <class Types>
-class surroundings {
+class architecture_world {
  public:
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
@@ -54,10 +54,10 @@ class surroundings {
        !facts::summable<compression>);
 
   /// `failed(context, why)` receives exceptions of tasks beside.
-  [[gnu::cold]] surroundings(transport& world, const plan& made, model_memory<queue_type>& model,
-                             const compression& compressor, const optimizer& values, int workers,
-                             unsigned accumulation, void (*failed)(void*, std::exception_ptr),
-                             void* context)
+  [[gnu::cold]] architecture_world(transport& world, const plan& made,
+                                   model_memory<queue_type>& model, const compression& compressor,
+                                   const optimizer& values, int workers, unsigned accumulation,
+                                   void (*failed)(void*, std::exception_ptr), void* context)
       : world_(&world),
         plan_(&made),
         model_(&model),
@@ -71,9 +71,9 @@ class surroundings {
         widened_(allocate<float>(most_narrow(model))),
         overflowed_(allocate<std::uint64_t>(overflows ? 1 : 0)),
         beside_(world.ready_coroutines(), failed, context) {}
-  surroundings(const surroundings&) = delete;
-  surroundings& operator=(const surroundings&) = delete;
-  [[gnu::cold]] ~surroundings() = default;
+  architecture_world(const architecture_world&) = delete;
+  architecture_world& operator=(const architecture_world&) = delete;
+  [[gnu::cold]] ~architecture_world() = default;
 
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
@@ -284,7 +284,7 @@ class surroundings {
   void count_overflow([[maybe_unused]] std::span<const float> came) {
     if constexpr (overflows) {
       if (!phantom()) {
-        kernels::count_no_numbers(queue(), came, overflowed_.data());
+        kernels::count_nonfinite(queue(), came, overflowed_.data());
       }
     }
   }
@@ -347,7 +347,7 @@ class surroundings {
   state_memory<queue_type> momenta_;
   memory<float> widened_;  ///< room for the largest gradient that is not of floats
   memory<std::uint64_t> overflowed_;
-  tasks_beside beside_;
+  detached_tasks beside_;
 };
 
 }  // namespace tutti

@@ -11,10 +11,11 @@
 
 namespace common {
 
-/// A line for each way that chunks of these options take by their sizes, from the smallest on; none
-/// for a strategy whose chunks all go one way.
+/// Returns a line for each all-reduce algorithm that the plan's chunks use, from the smallest chunk
+/// sizes to the largest. Returns nothing for a strategy that treats chunks of all sizes alike.
 template <class Strategy>
-std::string ways_of(const tutti::plan& made, const tutti::engine_options<Strategy>& set) {
+std::string algorithms_by_size(const tutti::plan& made,
+                               const tutti::engine_options<Strategy>& set) {
   using architecture = typename tutti::strategy_of<Strategy>::architecture;
   std::string lines;
   if constexpr (requires { architecture::way_of(set.architecture, std::size_t{}); }) {
