@@ -939,10 +939,9 @@ TEST_F(Compare, WhatARowGivesUpStandsBesideItsTime) {
 TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--slow-rank 2", "--slow-rank '2' is not RANK:FACTOR. Fix: 2:10");
   compare_refuses("--slow-rank 4:10", "--slow-rank: rank 4 does not train. Fix: from 0 to 3");
-  compare_refuses(
-      "--strategy SyncReplicas --architecture.backups 4",
-      "SyncReplicas: 4 backup workers among 4 leave a step no gradient to wait for. Fix: "
-      "architecture.backups of at most 3");
+  compare_refuses("--strategy SyncReplicas --architecture.backups 4",
+                  "SyncReplicas: 4 backups among 4 workers leave a step no gradient to wait for. "
+                  "Fix: set architecture.backups to at most 3");
   compare_refuses("--strategy SSP --architecture.staleness -1",
                   "SSP: architecture.staleness of -1 cannot be kept");
   compare_refuses("--link 10Gb/5us",
@@ -965,8 +964,9 @@ TEST_F(Compare, RefusesInOneLine) {
       "--slow-rank 1:0.5",
       "--slow-rank '1:0.5' is not RANK:FACTOR. Fix: 2:10 if rank 2 computes 10 times as "
       "long, or up to 1000000");
-  compare_refuses("--strategy BSP --slowdown 101",
-                  "BSP: a replay's slowdown is a share of a pass. Fix: from 0 to 100");
+  compare_refuses(
+      "--strategy BSP --slowdown 101",
+      "BSP: a replay's slowdown, a share of a pass, is out of range. Fix: from 0 to 100");
   compare_refuses("--payloads carried", "--payloads carried takes time of this host");
   compare_refuses("--link 10Gbit/5us/0%", "--link 10Gbit/5us/0% is not a link");
   compare_refuses("--link 10Gbit/5us/0.5", "--link 10Gbit/5us/0.5 is not a link");

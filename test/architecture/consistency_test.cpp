@@ -255,22 +255,20 @@ std::string refused(typename Consistency::options set, int workers) {
 TEST(Consistency, RefusesABoundThatCannotBeKept) {
   using namespace consistency;
   EXPECT_EQ(refused<bounded_staleness>({.staleness = 0}, 1), "");
-  EXPECT_EQ(
-      refused<bounded_staleness>({.staleness = -1}, 4),
-      "architecture.staleness of -1 cannot be kept: no worker is behind itself. Fix: 0, which "
-      "is synchronous, or more");
+  EXPECT_EQ(refused<bounded_staleness>({.staleness = -1}, 4),
+            "architecture.staleness of -1 is out of range: no worker can be behind itself. Fix: 0, "
+            "which is synchronous, or more");
   EXPECT_EQ(refused<backup_workers>({.backups = 3}, 4), "");
   EXPECT_EQ(refused<backup_workers>({.backups = -4}, 4), "");
   EXPECT_EQ(refused<backup_workers>({.backups = 4}, 4),
-            "4 backup workers among 4 leave a step no gradient to wait for. Fix: "
-            "architecture.backups of at most 3");
+            "4 backups among 4 workers leave a step no gradient to wait for. Fix: set "
+            "architecture.backups to at most 3");
   EXPECT_EQ(refused<delay_compensated>({.lambda = 2, .decay = 0}, 4), "");
   EXPECT_EQ(
       refused<delay_compensated>({.lambda = -0.5}, 4),
-      "architecture.lambda is no share of a correction. Fix: 0 or more, as 0.04, or 2 where it "
-      "is adaptive");
+      "architecture.lambda must be 0 or more. Fix: 0.04, for example, or 2 where it is adaptive");
   EXPECT_EQ(refused<delay_compensated>({.decay = 1}, 4),
-            "architecture.decay keeps no mean of squares. Fix: from 0 to below 1, as 0.95");
+            "architecture.decay must be from 0 to below 1. Fix: 0.95, for example");
 }
 
 }  // namespace

@@ -398,10 +398,9 @@ TEST(Bounds, ThatCannotBeKeptAreRefusedOnEveryRank) {
     arena memory = model_of(world.rank());
     make_engine<with_backups>(world, memory.tensors(), optimizer_of(), set);
   });
-  EXPECT_EQ(said, std::vector<std::string>(
-                      3,
-                      "2 backup workers among 2 leave a step no gradient to wait for. Fix: "
-                      "architecture.backups of at most 1"));
+  EXPECT_EQ(said, std::vector<std::string>(3,
+                                           "2 backups among 2 workers leave a step no gradient to "
+                                           "wait for. Fix: set architecture.backups to at most 1"));
 }
 
 TEST(Bounds, AreAgreedUpon) {

@@ -98,7 +98,7 @@ TEST(HostStreamDeathTest, TheHostMayNotTouchItsElements) {
         host_stream::buffer<float> memory(stream, 1);
         memory[0] = 1;
       },
-      "the host touched memory of a stream");
+      "the host accessed a stream's memory");
 }
 
 TEST(HostStream, ItsFunctorsMayTouchElements) {
@@ -145,8 +145,8 @@ TEST(HostStream, WithoutAThreadSaysWhatToDo) {
     ADD_FAILURE() << "it has got a thread";
   } catch (const usage_error& refused) {
     EXPECT_STREQ(refused.what(),
-                 "a host_stream has got no thread: Resource temporarily unavailable. Fix: fewer "
-                 "streams, or more threads for a process (ulimit -u, ulimit -s)");
+                 "a host_stream could not start a thread: Resource temporarily unavailable. Fix: "
+                 "use fewer streams, or allow a process more threads (ulimit -u, ulimit -s)");
   }
 }
 

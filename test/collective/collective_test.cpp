@@ -258,8 +258,9 @@ TEST(Torus, SendsAlongRowsAndColumns) {
     collective::torus({.columns = -1});
     FAIL();
   } catch (const usage_error& refused) {
-    EXPECT_STREQ(refused.what(),
-                 "collective::torus: a row has ranks. Fix: 0 for a row a host, or 4.");
+    EXPECT_STREQ(
+        refused.what(),
+        "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4.");
   }
 }
 
@@ -522,8 +523,8 @@ TEST(BySize, RefusesWhatNoChunkCanTake) {
     FAIL();
   } catch (const usage_error& refused) {
     EXPECT_STREQ(refused.what(),
-                 "collective::by_size: small up to 100 elements comes after 100 and would take "
-                 "nothing. Fix: limits that ascend");
+                 "collective::by_size: small up to 100 elements comes after a limit of 100 and "
+                 "would get no chunk. Fix: use ascending limits");
   }
   EXPECT_THROW(chosen({.ranges = {{{choice::large, 0, 0}}}}), usage_error);
   try {
@@ -532,7 +533,7 @@ TEST(BySize, RefusesWhatNoChunkCanTake) {
   } catch (const usage_error& refused) {
     EXPECT_STREQ(refused.what(),
                  "collective::by_size: range 3 comes after range 2, which has no limit, and would "
-                 "take nothing. Fix: a limit");
+                 "get no chunk. Fix: set a limit for that range");
   }
 }
 

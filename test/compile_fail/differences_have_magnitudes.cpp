@@ -1,4 +1,4 @@
-// expect: tutti: this architecture sends what parameters have changed by, or momenta that move them, but this compressor sends the sign of that alone, and each would be 1. Fix: compression::scaled_sign, or an architecture that carries gradients.
+// expect: tutti: this architecture sends changes of parameters, or momenta, but this compressor sends only their signs, so that each would have magnitude 1. Fix: use compression::scaled_sign, or an architecture that carries gradients.
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/sign.hpp"

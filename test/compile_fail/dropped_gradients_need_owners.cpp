@@ -1,4 +1,4 @@
-// expect: tutti: these servers drop gradients or correct them before they update, and every worker goes on from what they have. Fix: updated_by::servers, or consistency::asynchronous.
+// expect: tutti: these servers drop or correct gradients before they update, and every worker goes on from their parameters. Fix: use updated_by::servers, or consistency::asynchronous.
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/core/compose.hpp"
 

@@ -1,4 +1,4 @@
-// expect: tutti: this fusion holds a group back until all of it may go, but this schedule lets only so much go at once, and what is held back counts. Fix: schedule::as_ready, or fusion::when_ready.
+// expect: tutti: this fusion holds a group back until all of it can be sent, but this schedule limits what is in flight and counts what is held back. Fix: use schedule::as_ready, or fusion::when_ready.
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/schedule/as_ready.hpp"

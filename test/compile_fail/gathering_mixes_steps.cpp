@@ -1,4 +1,4 @@
-// expect: tutti: this fusion gathers at run time what may be of two steps, but this architecture exchanges one step otherwise than the next. Fix: use fusion::up_to.
+// expect: tutti: this fusion may gather chunks of two steps at run time, but this architecture exchanges some steps differently from others. Fix: use fusion::up_to.
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/switch_at.hpp"

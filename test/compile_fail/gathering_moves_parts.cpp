@@ -1,4 +1,4 @@
-// expect: tutti: this fusion gathers other chunks in every step, but this architecture has each rank update its own part of every chunk. Fix: use fusion::up_to.
+// expect: tutti: this fusion gathers different chunks in every step, but this architecture has each rank update its own part of every chunk. Fix: use fusion::up_to.
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/up_to.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this compressor works on whole buckets, but this fusion gathers others in every step. Fix: use fusion::up_to, or a compressor whose unit is smaller.
+// expect: tutti: this compressor works on whole buckets, but this fusion gathers different ones in every step. Fix: use fusion::up_to, or a compressor whose unit is smaller.
 #include "tutti/compression/top_k.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/when_ready.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture divides gradients by the number of ranks before it encodes them, but what this compressor keeps of them outlives that number. Fix: mean::after, or a compressor without memory.
+// expect: tutti: this architecture divides gradients by the number of ranks before it encodes them, but this compressor's memory of them may outlast that number. Fix: use mean::after, or a compressor without memory.
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture keeps the magnitude from which on elements travel, but this compressor does not select by one. Fix: use error_feedback<compression::by_kth_magnitude>, or architecture::all_gather.
+// expect: tutti: this architecture keeps a least magnitude of elements to send, but this compressor does not select by one. Fix: use error_feedback<compression::by_kth_magnitude>, or architecture::all_gather.
 #include "tutti/architecture/sparse_regions.hpp"
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/top_k.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this compressor's payloads are as long as its encoding tells, but this transport's host sends before its stream has encoded. Fix: use a compressor of a fixed length, as block_int8 is, or transport::in_process or mpi in host memory.
+// expect: tutti: this compressor's payloads have a length that only its encoding tells, but this transport's host sends before its stream has encoded. Fix: use a compressor of a fixed length, such as block_int8, or transport::in_process or mpi in host memory.
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/base/host_stream.hpp"
 #include "tutti/compression/block_int8.hpp"

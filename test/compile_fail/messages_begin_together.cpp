@@ -1,4 +1,4 @@
-// expect: tutti: coroutines beside each other begin their messages in two groups, but this transport's messages move a group at a time. Fix: begin all of them in one coroutine before it awaits the first, and await them by all_of.
+// expect: tutti: concurrent coroutines begin their messages in two groups, but this transport moves one group of messages at a time. Fix: begin all of them in one coroutine before it awaits the first, and await them by all_of.
 #include <span>
 #include <string>
 

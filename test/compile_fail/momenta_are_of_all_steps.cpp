@@ -1,4 +1,4 @@
-// expect: tutti: this compressor sends each rank's momentum, but this architecture sends gradients as they are before some step, or from it on, and those would have none. Fix: an architecture that compresses in every step, or a compressor without a momentum, and the optimizer's.
+// expect: tutti: this compressor sends each rank's momentum, but this architecture sends plain gradients before or after some step, which would have no momentum. Fix: use an architecture that compresses in every step, or a compressor without a momentum and an optimizer with one.
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture sends parameters, but what this compressor makes of a parameter is not one. Fix: use compression::none, or an architecture that carries gradients or differences.
+// expect: tutti: this architecture sends parameters, but this compressor is lossy and would change them. Fix: use compression::none, or an architecture that carries gradients or differences.
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/compression/bf16.hpp"

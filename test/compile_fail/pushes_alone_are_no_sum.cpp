@@ -1,4 +1,4 @@
-// expect: tutti: these servers take every push for itself, so that there is no sum to make a mean of, before or never. Fix: mean::after, or consistency::synchronous with updated_by::workers or servers.
+// expect: tutti: these servers apply every push by itself, so that there is no sum for mean::before or mean::none. Fix: use mean::after, or consistency::synchronous with updated_by::workers or servers.
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/core/compose.hpp"
 

@@ -1,4 +1,4 @@
-// expect: tutti: this compressor sends later what it has left out, but this architecture drops payloads that come late, or from some step on sends none, and that would be lost. Fix: a compressor without error feedback, push_only<C> where means alone are compressed no more, or an architecture that takes every payload and compresses to the end.
+// expect: tutti: this compressor sends later what it has left out, but this architecture drops late payloads or stops compressing at some step, so that it would be lost. Fix: use a compressor without error feedback, push_only<C> where only means stop being compressed, or an architecture that takes every payload and compresses to the end.
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/switch_at.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: of parameters that travel as a selection, whatever is not selected would be 0. Fix: a compressor that sends every element, or push_only<C>, whose parameters travel as floats.
+// expect: tutti: this compressor sends a selection of elements, and every parameter outside it would become 0. Fix: use a compressor that sends every element, or push_only<C>, whose parameters travel as floats.
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/error_feedback.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: this compressor knows a few values alone, as 1 and -1, and every parameter would be one of them. Fix: a compressor that sends magnitudes, as block_int8, or push_only<C>, whose parameters travel as floats.
+// expect: tutti: this compressor sends only a few values, such as 1 and -1, and every parameter would become one of them. Fix: use a compressor that sends magnitudes, such as block_int8, or push_only<C>, whose parameters travel as floats.
 #include "tutti/architecture/sharded_by_owners.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/error_feedback.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps copies of the parameters, exchanges momenta, or applies means a step late cannot take turns with another. Fix: switch between such as all_reduce, local_sgd, model_averaging and independent, or save, and start again with the other strategy.
+// expect: tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps copies of the parameters, exchanges momenta, or applies means a step late cannot take turns with another. Fix: switch between all_reduce, local_sgd, model_averaging, independent and the like, or save, and start again with the other strategy.
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: a verb of this architecture's state cannot be called as role/architecture.hpp says. Fix: its arguments and its result, or another name.
+// expect: tutti: a verb of this architecture's state cannot be called as role/architecture.hpp says. Fix: correct its arguments and its result, or give it another name.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// expect: tutti: this architecture counts votes, but this compressor's payload is not one sign an element. Fix: use compression::sign or signum, or architecture::replicated.
+// expect: tutti: this architecture counts votes, but this compressor's payload is not one sign per element. Fix: use compression::sign or signum, or architecture::replicated.
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/compression/sign.hpp"
 #include "tutti/compression/top_k.hpp"

@@ -127,8 +127,8 @@ TEST(by_magnitude, does_not_believe_a_payload_blindly) {
     return "";
   };
   EXPECT_EQ(refused({2, 2, one, 4, one}),
-            "a payload came with element 4 of a chunk of 4. Fix: give every rank the same "
-            "compression options");
+            "a payload names element 4 of a chunk that has 4 elements. Fix: give every "
+            "rank the same compression options");
   EXPECT_EQ(refused({~0u, 3, one, 2, one}),
             "a payload states 4294967295 elements but holds 2. Fix: give every rank the same "
             "compression options");

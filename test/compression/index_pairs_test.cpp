@@ -131,8 +131,8 @@ TEST(index_pairs, refuse_an_element_that_a_chunk_has_not) {
     ADD_FAILURE() << "it was believed";
   } catch (const communication_error& refused) {
     EXPECT_STREQ(refused.what(),
-                 "a payload came with element 10 of a chunk of 10. Fix: give every rank the same "
-                 "compression options");
+                 "a payload names element 10 of a chunk that has 10 elements. Fix: give "
+                 "every rank the same compression options");
   }
   EXPECT_EQ(sum, std::vector<float>(12, 1.0f));
 }

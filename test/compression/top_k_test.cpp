@@ -215,8 +215,8 @@ TEST(top_k, refuses_an_element_that_a_chunk_has_not) {
     return "";
   };
   constexpr const char* sentence =
-      "a payload came with element 10 of a chunk of 10. Fix: give every rank the same compression "
-      "options";
+      "a payload names element 10 of a chunk that has 10 elements. Fix: give every rank "
+      "the same compression options";
   EXPECT_EQ(said([&] { codec.accumulate_on(queue, payload, std::span(sum).first(10)); }), sentence);
   EXPECT_EQ(said([&] {
               codec.policy.add_absent(queue, {payload.data(), payload.size()}, {},

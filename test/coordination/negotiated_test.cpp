@@ -126,7 +126,7 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
     return std::string();
   };
   const std::string fix =
-      ". Fix: as many batches on every rank, or engine.join() where there are no more";
+      ". Fix: give every rank as many batches, or call engine.join() where there are no more";
   state zero(made, forward, {0, 4}, {}, choice(made, {}, {}));
   for (const int rank : {1, 2, 3}) {  // all report one bucket, so no rank waits for it
     zero.hear(rank, chunk_numbers{5}, 0);
@@ -135,15 +135,17 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
   zero.hear(1, chunk_numbers{0, 2}, 0);
   zero.hear(2, chunk_numbers{2}, 0);
   zero.ready(2, 0);
-  EXPECT_EQ(said([&] { zero.hear(3, left, 0); }), "rank 3 has left and others wait: " + name(0) +
-                                                      " lacks rank 0 and rank 2 and rank 3; " +
-                                                      name(2) + " lacks rank 3" + fix);
+  EXPECT_EQ(said([&] { zero.hear(3, left, 0); }),
+            "rank 3 has left and others wait: " + name(0) +
+                " is missing from rank 0 and rank 2 and rank 3; " + name(2) +
+                " is missing from rank 3" + fix);
 
   state late(made, forward, {0, 4}, {}, choice(made, {}, {}));
   EXPECT_EQ(said([&] { late.hear(3, left, 0); }), "") << "nobody waits yet";
   EXPECT_FALSE(late.expects_words());
   EXPECT_EQ(said([&] { late.ready(1, 0); }), "rank 3 has left and others wait: " + name(1) +
-                                                 " lacks rank 1 and rank 2 and rank 3" + fix);
+                                                 " is missing from rank 1 and rank 2 and rank 3" +
+                                                 fix);
 
   state last(made, forward, {0, 4}, {}, choice(made, {}, {}));
   last.leave();
@@ -156,7 +158,8 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
 
   state many(made, forward, {0, 7}, {}, choice(made, {}, {}));
   many.hear(1, chunk_numbers{0, 1, 2, 3, 4, 5}, 0);
-  const std::string whom = " lacks rank 0 and rank 2 and rank 3 and rank 4 and 2 more ranks";
+  const std::string whom =
+      " is missing from rank 0 and rank 2 and rank 3 and rank 4 and 2 more ranks";
   EXPECT_EQ(said([&] { many.leave(); }), "rank 0 has left and others wait: " + name(0) + whom +
                                              "; " + name(1) + whom + "; " + name(2) + whom + "; " +
                                              name(3) + whom + "; and 2 more" + fix);

@@ -301,9 +301,9 @@ void trains_beside_a_refused_engine(World& world, Again& again) {
     EXPECT_EQ(refused.what(),
               "rank " + std::to_string(world.rank()) +
                   " trains over this transport already, and a second engine would take the first "
-                  "one's messages. Fix: give it a transport of its own (another transport::mpi "
-                  "duplicates the communicator; another run_ranks, and each other kind, is made "
-                  "anew), or end the first engine");
+                  "one's messages. Fix: give it its own transport (a second transport::mpi "
+                  "duplicates the communicator; any other kind is made anew, or by another "
+                  "run_ranks), or end the first engine");
   }
   backward(memory, world.rank(), 0);
   for (std::size_t i = memory.tensors().size(); i-- > 0;) {

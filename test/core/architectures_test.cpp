@@ -421,7 +421,8 @@ TEST(Architectures, ALimitThatNobodyCouldKeepIsRefused) {
     return said[0];
   };
   EXPECT_EQ(refusal(std::type_identity<cut<lending>>(), 1), "");
-  EXPECT_NE(refusal(std::type_identity<cut<lending>>(), 4).find("side by side"), std::string::npos);
+  EXPECT_NE(refusal(std::type_identity<cut<lending>>(), 4).find("contiguous in memory"),
+            std::string::npos);
   EXPECT_NE(refusal(std::type_identity<cut<lending, schedule::at_end>>(), 1).find("hold it back"),
             std::string::npos);
 }
@@ -442,26 +443,26 @@ TEST(Architectures, GradientsThatNobodyHasWrittenAreRefused) {
     EXPECT_EQ(refusal([&] {
                 make_engine<cut<architecture::sharded<>>>(world, lent.tensors(), optimizer_of());
               }),
-              "the model's gradients have no memory, and this strategy lends none. Fix: "
-              "tensor(name, parameter, gradient), or architecture::sharded<..., "
+              "the model's gradients have no memory, and this strategy lends none. Fix: declare "
+              "tensor(name, parameter, gradient), or use architecture::sharded<..., "
               "gradients::given_back>");
     auto mixed = lent.tensors();
     std::vector<float> own(mixed[0].elements);
     mixed[0].gradient = own;
     EXPECT_EQ(refusal([&] { make_engine<lending>(world, mixed, optimizer_of()); }),
-              mixed[0].name + " has memory for its gradient and " + mixed.back().name +
-                  " has none. Fix: give every tensor's gradient memory, or have all lent by the "
-                  "engine");
+              mixed[0].name + " has memory for its gradient, but " + mixed.back().name +
+                  " has none. Fix: give every tensor's gradient memory, or let the engine lend all "
+                  "of it");
     auto engine = make_engine<lending>(world, lent.tensors(), optimizer_of());
     const std::string name = lent.tensors()[0].name;
     EXPECT_EQ(refusal([&] { engine.ready(tensor_id(0)); }),
               name +
-                  " is ready, and its gradient has no memory yet. Fix: write it where "
-                  "gradient(id) says, in every pass");
+                  " is ready, but its gradient has no memory yet. Fix: in every pass, write it "
+                  "where gradient(id) says");
     EXPECT_EQ(refusal([&] { engine.ready(tensor_id(0), own); }),
               name +
-                  " is ready with values elsewhere than in the memory that was lent for them. "
-                  "Fix: write them where gradient(id) says, and ready(id)");
+                  " is ready, but its values are not in the memory that was lent for them. Fix: "
+                  "write them where gradient(id) says, then call ready(id)");
     for (std::size_t id = 0; id < lent.tensors().size(); ++id) {
       engine.absent(tensor_id(id));
     }
@@ -472,8 +473,8 @@ TEST(Architectures, GradientsThatNobodyHasWrittenAreRefused) {
     auto engine = make_engine<lending>(world, memory.tensors(), optimizer_of());
     EXPECT_EQ(refusal([&] { engine.gradient(tensor_id(0)); }),
               memory.tensors()[0].name +
-                  " has memory for its gradient, or is a phantom, and is lent none. Fix: declare "
-                  "it by tensor::without_gradient");
+                  " has its own memory for its gradient, or is a phantom, so it is lent none. Fix: "
+                  "declare it by tensor::without_gradient");
     EXPECT_EQ(engine.report().gradient_bytes, sizeof(float) * total_elements());
     EXPECT_EQ(engine.report().own_gradient_bytes, sizeof(float) * total_elements());
   });
@@ -525,8 +526,8 @@ TEST(Architectures, SharesOfAnotherPlanAreRefused) {
       ADD_FAILURE() << "it is taken";
     } catch (const usage_error& refused) {
       EXPECT_STREQ(refused.what(),
-                   "the checkpoint's ranks updated parts of other chunks. Fix: load it with the "
-                   "options that it was saved with, and replan");
+                   "the checkpoint was saved where ranks update parts of other chunks. Fix: load "
+                   "it with the options that it was saved with, then replan");
     }
   });
 }

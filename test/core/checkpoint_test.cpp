@@ -210,16 +210,15 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
               "the checkpoint is damaged. Fix: use an earlier one")
         << at << " of " << bytes.size();
   }
-  EXPECT_EQ(
-      refusal<WFBPUnlimited>("something else entirely", memory.tensors()),
-      "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
+  EXPECT_EQ(refusal<WFBPUnlimited>("something else entirely", memory.tensors()),
+            "this file is not a checkpoint of this version of tutti. Fix: name a file that its "
+            "`save` wrote");
   const auto fewer = std::vector<tensor>(memory.tensors().begin() + 1, memory.tensors().end());
-  EXPECT_EQ(
-      refusal<WFBPUnlimited>(bytes, fewer),
-      "the checkpoint is of another model: 6 tensors instead of 5. Fix: use the one that it was "
-      "saved with");
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, fewer),
+            "the checkpoint was saved with another model: 6 tensors instead of 5. Fix: use the one "
+            "that it was saved with");
   EXPECT_EQ(refusal<TopK>(bytes, memory.tensors()),
-            "the checkpoint is of another strategy: " +
+            "the checkpoint was saved with another strategy: " +
                 std::string(type_name<WFBPUnlimited::strategy>()) + " instead of " +
                 std::string(type_name<TopK::strategy>()) +
                 ". Fix: use the one that it was saved with");
@@ -259,7 +258,8 @@ TEST(Checkpoint, OfAnotherNumberOfRanksIsRefused) {
         ADD_FAILURE() << "rank " << world.rank() << " has loaded it";
       } catch (const usage_error& refused) {
         EXPECT_STREQ(refused.what(),
-                     "the checkpoint was written by 2 ranks and is read by 3. Fix: start as many");
+                     "the checkpoint was written by 2 ranks and is read by 3. Fix: start as many "
+                     "ranks as wrote it");
       }
     });
   }
@@ -326,14 +326,14 @@ TEST(Checkpoint, OfAnotherStepThanTheOtherRanksIsRefused) {
   };
   expect({2, 2, 2}, "");
   expect({0, 0, 1},
-         "rank 0's checkpoint is of step 1 and rank 2's of step 2. Fix: give all ranks files of "
-         "one step");
+         "rank 0's checkpoint is from step 1, but rank 2's is from step 2. Fix: give all ranks "
+         "files of one step");
   expect({2, 1, 2},
-         "rank 0's checkpoint is of step 3 and rank 1's of step 2. Fix: give all ranks files of "
-         "one step");
+         "rank 0's checkpoint is from step 3, but rank 1's is from step 2. Fix: give all ranks "
+         "files of one step");
   expect({0, 1, 2},
-         "rank 0's checkpoint is of step 1 and rank 1's of step 2. Fix: give all ranks files of "
-         "one step");
+         "rank 0's checkpoint is from step 1, but rank 1's is from step 2. Fix: give all ranks "
+         "files of one step");
 }
 
 TEST(Checkpoint, SaysOfWhichStepItIs) {
@@ -389,8 +389,8 @@ TEST(Checkpoint, OfServersThatRememberOtherChunksIsRefused) {
                                        {.servers = 2, .placed_by = after});
   };
   EXPECT_EQ(refusal.operator()<MXNetDistSync>(placed_by::kvstore, placed_by::djb2),
-            "the checkpoint's servers remember other chunks. Fix: load it with the options that it "
-            "was saved with, and replan");
+            "the checkpoint's servers hold memory of other chunks. Fix: load it with the options "
+            "that it was saved with, then replan");
   EXPECT_EQ(refusal.operator()<MXNetDistSync>(placed_by::kvstore, placed_by::round_robin), "")
       << "the same owners";
   EXPECT_EQ(refusal.operator()<BytePS>(placed_by::kvstore, placed_by::djb2), "")
@@ -399,7 +399,8 @@ TEST(Checkpoint, OfServersThatRememberOtherChunksIsRefused) {
 
 TEST(Checkpoint, OfAnotherNumberOfServersIsRefused) {
   EXPECT_EQ(refusal_elsewhere<strategies::BytePS>({.servers = 1}, {.servers = 2}),
-            "the checkpoint holds what 1 servers remember, and here are 2. Fix: start as many");
+            "the checkpoint holds the memory of 1 servers, but this run has 2. Fix: start as many "
+            "servers");
 }
 
 }  // namespace

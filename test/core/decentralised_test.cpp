@@ -779,8 +779,8 @@ TEST(Refused, AGraphThatIsNotConnected) {
   engine_options<strategy> set;
   set.architecture.hop = 2;
   EXPECT_EQ(refusal(4, set),
-            "architecture::gossip: by hops of 2 places 4 ranks fall into 2 groups that never hear "
-            "of each other. Fix: a hop that shares no factor with the number of ranks, as 1");
+            "architecture::gossip: with hop 2, 4 ranks fall into 2 groups that never exchange "
+            "anything. Fix: use a hop that shares no factor with the number of ranks, such as 1");
   EXPECT_EQ(refusal(3, set), "");
   set.architecture.hop = 0;
   EXPECT_NE(refusal(3, set).find("3 ranks fall into 3 groups"), std::string::npos);
@@ -789,9 +789,10 @@ TEST(Refused, ARingThatIsNotBipartite) {
   using strategy = compose<architecture::bipartite_averaging>;
   engine_options<strategy> set;
   set.architecture.neighbours = architecture::bipartite::ring;
-  EXPECT_EQ(refusal(3, set),
-            "architecture::bipartite_averaging: a ring of 3 ranks is not bipartite, for rank 0 and "
-            "rank 2 would both be active. Fix: an even number of ranks, or neighbours complete");
+  EXPECT_EQ(
+      refusal(3, set),
+      "architecture::bipartite_averaging: a ring of 3 ranks is not bipartite, because rank 0 and "
+      "rank 2 would both be active. Fix: use an even number of ranks, or neighbours = complete");
   EXPECT_EQ(refusal(2, set), "");
   EXPECT_EQ(refusal(1, set), "");
 }
@@ -805,24 +806,22 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
             "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9.");
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 0}}), "");
   using twice = compose<architecture::diloco<>, compression::nesterov_momentum<compression::none>>;
-  EXPECT_EQ(
-      refusal<twice>(2, {}),
-      "architecture::diloco: this compressor sends each rank's momentum, and outer steps would "
-      "keep a momentum of that. Fix: 0 for the outer momentum.");
+  EXPECT_EQ(refusal<twice>(2, {}),
+            "architecture::diloco: this compressor sends each rank's momentum, and outer steps "
+            "would make a second momentum of it. Fix: set the outer momentum to 0.");
   EXPECT_EQ(refusal<twice>(2, {.architecture = {.momentum = 0}}), "");
   using streamed = compose<architecture::streaming_diloco<>>;
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.keep = 1.5}}),
-            "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
+            "architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5.");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.momentum = -1}}),
             "architecture::streaming_diloco: the outer momentum must be from 0 to below 1. Fix: "
             "0.9.");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 2, .fragments = 3}}),
             "architecture::streaming_diloco: 3 fragments cannot take turns in a period of 2 steps. "
-            "Fix: from 1 fragment to as many as steps, 4 of 100");
+            "Fix: from 1 fragment to one per step, such as 4 in 100");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 4, .fragments = 2, .overlap = 3}}),
-            "architecture::streaming_diloco: a mean has 3 steps to come, and the next fragment "
-            "begins 2 later. Fix: an overlap from 1 step to that; architecture::diloco overlaps "
-            "none");
+            "architecture::streaming_diloco: the overlap is 3 steps, but the next fragment begins "
+            "after 2. Fix: use an overlap from 1 step to that; architecture::diloco has none");
   using local = compose<architecture::local_sgd<>>;
   EXPECT_EQ(refusal<local>(2, {.architecture = {.period = 0}}),
             "architecture::local_sgd: the period must be at least 1 step. Fix: 4.");

@@ -330,12 +330,13 @@ TEST(Engine, AddsNoPayloadsThatHoldMoreThanTheirElements) {
       arena memory(std::vector<arena::declaration>{{"weight", elements}});
       make_engine<strategy>(world, memory.tensors(), optimizer_of());
     });
-    EXPECT_NE(said[0].find("with_a_header is summable, and makes " + sentence), std::string::npos)
+    EXPECT_NE(said[0].find("with_a_header is declared summable, but its payload is " + sentence),
+              std::string::npos)
         << said[0];
     EXPECT_EQ(said[1], said[0]);
   };
-  refused(10, "44 bytes of 10 elements, 8 of one and 4 of none. Fix: ");
-  refused(1, "8 bytes of 1 elements, 8 of one and 4 of none. Fix: ");
+  refused(10, "44 bytes for 10 elements, 8 for one and 4 for none. Fix: ");
+  refused(1, "8 bytes for 1 elements, 8 for one and 4 for none. Fix: ");
 }
 
 TEST(Engine, AStepHasAPass) {
@@ -344,7 +345,7 @@ TEST(Engine, AStepHasAPass) {
     make_engine<canonical>(world, memory.tensors(), optimizer_of(), {.run = {.accumulation = 0}});
   });
   for (const std::string& each : said) {
-    EXPECT_NE(each.find("run.accumulation of 0 passes"), std::string::npos) << each;
+    EXPECT_NE(each.find("run.accumulation = 0 leaves"), std::string::npos) << each;
   }
 }
 
@@ -356,9 +357,7 @@ TEST(Engine, AWaitHasALength) {
                              {.run = {.deadline = deadline}});
     });
     for (const std::string& each : said) {
-      EXPECT_NE(each.find("run.deadline is over before anybody can answer. Fix: "),
-                std::string::npos)
-          << each;
+      EXPECT_NE(each.find("run.deadline must be above 0. Fix: "), std::string::npos) << each;
     }
   }
 }
@@ -370,7 +369,7 @@ TEST(Engine, AServerHasNothingThatCouldBeReady) {
     engine.ready(tensor_id(0));
     engine.wait();
   });
-  EXPECT_NE(said[2].find("this rank serves, and has no tensors of its own. Fix: if"),
+  EXPECT_NE(said[2].find("this rank is a server and has no tensors of its own. Fix: if"),
             std::string::npos)
       << said[2];
 }

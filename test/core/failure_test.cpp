@@ -553,8 +553,8 @@ TEST(Failure, AProgressThreadThatCannotBeStartedEndsAllRanks) {
     }
   });
   const std::string why =
-      "communication beside the model has got no thread: Resource temporarily unavailable. Fix: "
-      "run.progress = progress::by_caller, or more threads for a process (ulimit -u, ulimit -s)";
+      "the engine could not start a thread: Resource temporarily unavailable. Fix: set "
+      "run.progress = progress::by_caller, or allow a process more threads (ulimit -u, ulimit -s)";
   EXPECT_EQ(said, (std::vector<std::string>{why, "rank 0 failed: " + why}));
 }
 

@@ -171,7 +171,7 @@ std::string reported(progress who) {
 }
 
 TEST(Gathered, TheReportSaysThatCyclesWaitedForTheCaller) {
-  const std::string fix = "Fix: run.progress = progress::by_thread\n";
+  const std::string fix = "Fix: set run.progress = progress::by_thread\n";
   EXPECT_TRUE(reported<strategies::Horovod>(progress::by_caller).ends_with(fix));
   EXPECT_EQ(reported<strategies::Horovod>(progress::by_thread).find("Fix"), std::string::npos);
   EXPECT_EQ(reported<compose<>>(progress::by_caller).find("Fix"), std::string::npos);

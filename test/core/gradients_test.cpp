@@ -331,10 +331,9 @@ TEST(Gradients, DelayedMeansComeFromWhereTheyLay) {
     EXPECT_EQ(train<strategy>(workers, {}, rule, types::floats, place::moves),
               train<strategy>(workers, {}, rule, types::floats, place::stays));
   }
-  EXPECT_EQ(
-      said([] { train<strategy>(1, {}, rule, types::halves, place::stays); }),
-      "t0 has a gradient of 16 bits an element, and this architecture puts the last step's mean in "
-      "its place. Fix: give it a gradient of fp32");
+  EXPECT_EQ(said([] { train<strategy>(1, {}, rule, types::halves, place::stays); }),
+            "t0 has a gradient of 16 bits per element, but this architecture replaces it by the "
+            "last step's mean, in fp32. Fix: give it a gradient of fp32");
 }
 
 /// Without an optimizer the mean is left in the gradient's memory. With one rank, that preserves
@@ -405,10 +404,9 @@ TEST(Gradients, OfAPhantomAreRefused) {
   transport::run_ranks(1, [](transport::in_process& world) {
     std::vector<float> floats(4);
     auto engine = make_engine<compose<summed>>(world, {tensor::phantom("x", 4)});
-    EXPECT_EQ(
-        said([&] { engine.ready(tensor_id(0), std::span(floats)); }),
-        "x is ready with values, and its model has none. Fix: ready(id) alone, or declare its "
-        "memory");
+    EXPECT_EQ(said([&] { engine.ready(tensor_id(0), std::span(floats)); }),
+              "x is ready with values, but its model has no memory. Fix: call ready(id) alone, or "
+              "declare its memory");
     engine.ready(tensor_id(0));
     engine.wait();
   });
@@ -443,11 +441,11 @@ TEST(Gradients, OfAnotherLengthOrTypeAreRefused) {
     std::vector<std::uint16_t> bits(4);
     auto engine = make_engine<compose<summed>>(world, {tensor("x", parameters, floats)});
     EXPECT_EQ(said([&] { engine.ready(tensor_id(0), std::span(floats).first(3)); }),
-              "x is ready with 3 values of 32 bits, and has 4. Fix: give its "
-              "gradient, of the type that was declared");
+              "x is ready with 3 values of 32 bits, but has 4 elements. Fix: pass its whole "
+              "gradient, in the type that was declared");
     EXPECT_EQ(said([&] { engine.ready(tensor_id(0), std::span(bits)); }),
-              "x is ready with 0 values of 32 bits, and has 4. Fix: give its "
-              "gradient, of the type that was declared");
+              "x is ready with 0 values of 32 bits, but has 4 elements. Fix: pass its whole "
+              "gradient, in the type that was declared");
     engine.ready(tensor_id(0));
     engine.wait();
   });
@@ -458,7 +456,8 @@ TEST(Gradients, OfATensorThatTheModelHasNotAreRefused) {
     std::vector<float> parameters(4);
     std::vector<float> floats(4);
     auto engine = make_engine<compose<summed>>(world, {tensor("x", parameters, floats)});
-    const std::string none = "tensor 1 is none of the model's 1. Fix: ids count its tensors from 0";
+    const std::string none =
+        "tensor 1 does not exist in a model of 1 tensors. Fix: count ids from 0";
     EXPECT_EQ(said([&] { engine.ready(tensor_id(1)); }), none);
     EXPECT_EQ(said([&] { engine.ready(tensor_id(1), std::span(floats)); }), none);
     EXPECT_EQ(said([&] { engine.absent(tensor_id(1)); }), none);

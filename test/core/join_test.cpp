@@ -181,7 +181,7 @@ std::vector<std::string> left(const std::vector<int>& batches, progress who,
 /// The last step has two tensors that only ranks with a batch report.
 TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   const std::string fix =
-      ". Fix: as many batches on every rank, or engine.join() where there are no more";
+      ". Fix: give every rank as many batches, or call engine.join() where there are no more";
   for (const progress who : {progress::by_caller, progress::by_thread}) {
     for (const auto by : {coordination::identity::number, coordination::identity::name}) {
       engine_options<gathered> options;
@@ -201,11 +201,13 @@ TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
           };
           for (std::size_t other = 0; other < said.size(); ++other) {
             if (batches[other] == 1) {
-              EXPECT_TRUE(has("lacks") && has("rank " + std::to_string(other))) << said[rank];
+              EXPECT_TRUE(has("is missing from") && has("rank " + std::to_string(other)))
+                  << said[rank];
             }
           }
           EXPECT_TRUE(has(" has left and others wait: tensor")) << said[rank];
-          EXPECT_TRUE(has("tensor1 lacks") || has("tensor0 lacks")) << said[rank];
+          EXPECT_TRUE(has("tensor1 is missing from") || has("tensor0 is missing from"))
+              << said[rank];
           EXPECT_TRUE(said[rank].ends_with(fix)) << said[rank];
           EXPECT_EQ(said[rank].find('\n'), std::string::npos);
         }

@@ -259,7 +259,7 @@ TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {
   longer.push_back(0);
   EXPECT_EQ(refusal(with_order(file, learned, longer)), other);
   EXPECT_EQ(refusal(with_order(file, learned, {})),
-            "the checkpoint is of step 1 and holds no learned order. Fix: use one that `save` "
+            "the checkpoint is from step 1 but holds no learned order. Fix: use one that `save` "
             "wrote");
 }
 

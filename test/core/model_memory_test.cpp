@@ -190,8 +190,8 @@ TEST(Tensor, OneWhoseMembersWereAssignedIsRefused) {
   assigned.parameter = memory;
   assigned.gradient = memory;
   EXPECT_EQ(refusal({assigned}),
-            "w has 0 elements, its parameter 8 and its gradient 8. Fix: make it as tensor(name, "
-            "parameter, gradient), with two spans of one length");
+            "w has 0 elements, but its parameter has 8 and its gradient 8. Fix: declare "
+            "tensor(name, parameter, gradient) with two spans of one length");
   assigned.elements = 8;
   EXPECT_EQ(refusal({assigned}), "");
 }
@@ -200,18 +200,19 @@ TEST(Tensor, SpansOfTwoLengthsAreRefused) {
   std::vector<float> memory(8);
   const std::span<float> all(memory);
   EXPECT_EQ(refusal({tensor("a", all, all), tensor("w", all.first(3), all)}),
-            "w has 8 elements, its parameter 3 and its gradient 8. Fix: make it as tensor(name, "
-            "parameter, gradient), with two spans of one length");
+            "w has 8 elements, but its parameter has 3 and its gradient 8. Fix: declare "
+            "tensor(name, parameter, gradient) with two spans of one length");
   EXPECT_EQ(refusal({tensor("w", {}, all)}),
-            "w has 8 elements, its parameter 0 and its gradient 8. Fix: make it as tensor(name, "
-            "parameter, gradient), with two spans of one length");
+            "w has 8 elements, but its parameter has 0 and its gradient 8. Fix: declare "
+            "tensor(name, parameter, gradient) with two spans of one length");
 }
 
 TEST(Tensor, APhantomAmongOthersIsRefused) {
   std::vector<float> memory(8);
   const std::span<float> all(memory);
-  EXPECT_EQ(refusal({tensor("w", all, all), tensor::phantom("b", 4)}),
-            "w has memory and b has none. Fix: give every tensor memory, or, to simulate, none");
+  EXPECT_EQ(
+      refusal({tensor("w", all, all), tensor::phantom("b", 4)}),
+      "w has memory, but b has none. Fix: give memory to every tensor, or, to simulate, to none");
   EXPECT_EQ(refusal({tensor::phantom("w", 8), tensor::phantom("b", 4)}), "");
   EXPECT_EQ(refusal({tensor("w", all, all), tensor("nothing", {}, {})}), "");
 }
@@ -222,11 +223,11 @@ TEST(Profile, OneOfAnotherNumberOfTensorsIsRefused) {
     return profile{.backward = std::move(backward)};
   };
   EXPECT_EQ(refusal(model, known({1})),
-            "the profile holds 1 backward times and the model 2 tensors. Fix: one for each "
-            "tensor, in forward order, or none");
+            "the profile holds 1 backward times, but the model has 2 tensors. Fix: give one for "
+            "each tensor, in forward order, or none");
   EXPECT_EQ(refusal(model, known({1, 2, 3})),
-            "the profile holds 3 backward times and the model 2 tensors. Fix: one for each "
-            "tensor, in forward order, or none");
+            "the profile holds 3 backward times, but the model has 2 tensors. Fix: give one for "
+            "each tensor, in forward order, or none");
   EXPECT_EQ(refusal(model, known({1, 2})), "");
   EXPECT_EQ(refusal(model, known({})), "");
 }

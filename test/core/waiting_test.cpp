@@ -184,9 +184,10 @@ TEST(Waiting, NamesNobodyWhereRanksWaitForDifferentThings) {
       engine.replan(set);
     }
   });
-  EXPECT_EQ(said, std::vector<std::string>(2,
-                                           "every rank answers and none goes on: they wait for "
-                                           "different things"));
+  EXPECT_EQ(said,
+            std::vector<std::string>(2,
+                                     "every rank answers but none makes progress: they wait for "
+                                     "different things"));
 }
 
 /// A server owes nothing and is owed nothing. It survives five deadlines of work and as many of
@@ -356,7 +357,7 @@ task asks_beside_who_has_left(transport::simulated& world) {
     EXPECT_TRUE(its.everybody_answered());
     EXPECT_EQ(its.verdict({}), sentence);
   }
-  for (const char* const sentence : {"", "", "rank 1 has ended and no other rank goes on"}) {
+  for (const char* const sentence : {"", "", "rank 1 has ended and no other rank makes progress"}) {
     its.ask({no_chunk, 0}, 0);
     co_await world.sleep(1);
     EXPECT_EQ(its.verdict({}), sentence);

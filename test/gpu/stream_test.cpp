@@ -92,7 +92,7 @@ TEST(CudaError, SaysWhereAndWhatHelps) {
     EXPECT_EQ(failed.code(), cudaErrorMemoryAllocation);
     EXPECT_NE(words.find("stream_test.cpp:"), std::string::npos) << words;
     EXPECT_NE(words.find("cudaErrorMemoryAllocation 2"), std::string::npos) << words;
-    EXPECT_NE(words.find("Fix: smaller buckets"), std::string::npos) << words;
+    EXPECT_NE(words.find("Fix: use smaller buckets"), std::string::npos) << words;
   }
   EXPECT_NO_THROW(cuda::check(cudaSuccess));
 }

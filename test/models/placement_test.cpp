@@ -294,15 +294,16 @@ TEST(Placement, RefusesServersThatCannotBeSharedOut) {
     return "";
   };
   for (const placed_by how : {placed_by::mixed, placed_by::optimal_split}) {
-    EXPECT_EQ(said(how, 4, 3),
-              "3 servers cannot be one on each of 4 workers' hosts and at most as many more on "
-              "their own. Fix: architecture.servers from 4 to 8, or placed_by least_loaded");
+    EXPECT_EQ(
+        said(how, 4, 3),
+        "3 servers are too few or too many for one on each of 4 workers' hosts and at most as many "
+        "on other hosts. Fix: set architecture.servers from 4 to 8, or placed_by = least_loaded");
     EXPECT_NE(said(how, 4, 9), "");
     EXPECT_EQ(said(how, 4, 4) + said(how, 4, 8) + said(how, 1, 2), "");
   }
   EXPECT_EQ(said(placed_by::mixed, 4, 8, 7),
-            "mixed mode has 7 classes of keys for 8 servers. Fix: architecture.mixed_classes of at "
-            "least 8");
+            "placed_by mixed has 7 hash classes of keys for 8 servers. Fix: set "
+            "architecture.mixed_classes to at least 8");
   EXPECT_EQ(said(placed_by::mixed, 4, 8, 8), "");
 }
 

@@ -276,13 +276,13 @@ TEST(Apart, ListsOfHostsThatDifferAreRefusedOnEveryRank) {
   EXPECT_EQ(refusal({0, 0, 1}, {0, 0, 1}), "");
   EXPECT_EQ(refusal({}, {}), "");
   EXPECT_EQ(refusal({0, 0, 1}, {0, 5, 1}),
-            "rank 2 is told that rank 1 is on host 5, and rank 0 on host 0. Fix: the same list on "
-            "every rank");
+            "rank 2 was told that rank 1 is on host 5, but rank 0 was told host 0. Fix: pass the "
+            "same list on every rank");
   EXPECT_EQ(refusal({0, 0, 1}, {}),
-            "rank 2 is given the hosts of 0 ranks, and rank 0 of 3. Fix: the same list on every "
-            "rank");
+            "rank 2 was given the hosts of 0 ranks, but rank 0 those of 3. Fix: pass the same list "
+            "on every rank");
   EXPECT_EQ(refusal({0, 1}, {0, 1}),
-            "of 3 ranks the hosts of 2 are given. Fix: one number a rank, or none");
+            "for 3 ranks there are 2 host numbers. Fix: give one per rank, or none");
 }
 
 }  // namespace

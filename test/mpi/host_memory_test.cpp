@@ -242,8 +242,8 @@ TEST(HostMemory, WhoIsRefusedEndsEveryRank) {
       make_engine<compose<>>(world, memory.tensors(), optimizer_of(), options);
     });
     const std::string why =
-        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "
-        "added up";
+        "run.accumulation = 0 leaves a step without gradients. Fix: 1, or the number of passes "
+        "that a step adds up";
     EXPECT_EQ(said, world.rank() == 1 ? why : "rank 1 failed: " + why);
   });
 }

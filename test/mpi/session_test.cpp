@@ -36,7 +36,7 @@ TEST(Session, TheLastTransportEndsMpi) {
     const transport::mpi another;
     ADD_FAILURE() << "MPI has started again";
   } catch (const usage_error& refused) {
-    EXPECT_TRUE(std::string_view(refused.what()).starts_with("MPI has ended in this process"));
+    EXPECT_TRUE(std::string_view(refused.what()).starts_with("MPI was finalized in this process"));
   }
 }
 

@@ -49,8 +49,8 @@ void refuses_answers(World& world) {
     said = refused.what();
   }
   EXPECT_EQ(said,
-            "this architecture has ranks answer each other while they compute, which takes a "
-            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "this architecture needs a second thread, which answers other ranks during "
+            "computation, but MPI was started for one thread only. Fix: call MPI_Init_thread with "
             "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
 }
 

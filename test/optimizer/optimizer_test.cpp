@@ -345,9 +345,9 @@ TEST(optimizer_sgd, momentum_for_which_there_is_no_memory_is_refused) {
     ADD_FAILURE() << "momentum without memory";
   } catch (const usage_error& refused) {
     EXPECT_STREQ(refused.what(),
-                 "with these values the optimizer remembers 1 floats an element, and this engine "
-                 "was made with room for 0. Fix: make the engine with values that need as much; "
-                 "they may be changed before the first step");
+                 "with these values the optimizer remembers 1 floats per element, but this engine "
+                 "was made with room for 0. Fix: make the engine with values that need as much "
+                 "memory, and change them before the first step");
   }
 }
 

@@ -296,8 +296,8 @@ TEST(Replay, RefusesMoreElementsThanItCanCount) {
     return "";
   };
   const auto refused = [](const std::string& last) {
-    return "a replayed model has at most 1099511627776 elements, and with the " + last +
-           " of weight this one has more. Fix: a smaller one";
+    return "a replayed model may have at most 1099511627776 elements, but with the " + last +
+           " of weight this one has more. Fix: use a smaller one";
   };
   EXPECT_EQ(said({most}), "");
   EXPECT_EQ(said({most, 1}), refused("1"));

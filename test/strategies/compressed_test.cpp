@@ -300,10 +300,10 @@ void has_one_momentum(const Optimizer& one, const Optimizer& two) {
       make_engine<Strategy>(world, memory.tensors(), two);
       ADD_FAILURE() << type_name<Optimizer>() << " has a second momentum";
     } catch (const usage_error& refused) {
-      EXPECT_STREQ(refused.what(),
-                   "this compressor sends each rank's momentum, and the optimizer would keep a "
-                   "momentum of that, which diverges. Fix: 0 for the optimizer's momentum, or its "
-                   "beta1");
+      EXPECT_STREQ(
+          refused.what(),
+          "this compressor sends each rank's momentum, and the optimizer would make a second "
+          "momentum of it, which diverges. Fix: set the optimizer's momentum, or its beta1, to 0");
     }
     EXPECT_NO_THROW(make_engine<Strategy>(world, memory.tensors(), one));
   });

@@ -419,10 +419,9 @@ TEST(RunRanks, NoneBeginsWhereOneGetsNoThread) {
     takes_the_room.join();
     EXPECT_EQ(bodies, said.empty() ? ranks : 0);
   }
-  EXPECT_EQ(
-      said.substr(said.find(" of ")),
-      " of 256 has got no thread: Resource temporarily unavailable. Fix: fewer ranks, or more "
-      "threads for a process (ulimit -u, ulimit -s)");
+  EXPECT_EQ(said.substr(said.find(" of ")),
+            " of 256 could not start a thread: Resource temporarily unavailable. Fix: use fewer "
+            "ranks, or allow a process more threads (ulimit -u, ulimit -s)");
 }
 
 TEST(InProcess, AMillionMessagesToOneselfCompleteAtOnceOnAFlatStack) {

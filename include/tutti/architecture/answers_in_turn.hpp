@@ -38,9 +38,9 @@ class answers_in_turn {
     const std::size_t bytes =
         all_[number].is_kept ? world_->planned().chunks[number].elements * sizeof(float) : 0;
     if (!all_[number].is_kept || theirs.bytes().size() != bytes) {
-      throw communication_error(sentence({"rank ", theirs.peer(), " sent ", theirs.bytes().size(),
-                                          " bytes of chunk ", number, ", which here are ", bytes,
-                                          ". Fix: give every rank the same options"}));
+      throw communication_error(sentence(
+          {"rank ", theirs.peer(), " sent ", theirs.bytes().size(), " bytes of chunk ", number,
+           ", which has ", bytes, " on the receiver. Fix: give every rank the same options"}));
     }
     task& last = all_[number].answered;
     last = answer(self, std::move(theirs), std::move(last));

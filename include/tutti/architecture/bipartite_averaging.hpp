@@ -69,9 +69,10 @@ struct bipartite_averaging {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("neighbours", self.neighbours,
-            "complete: an active rank averages with any passive one; ring: with the next ranks");
-      visit("seed", self.seed, "who averages with whom in which step");
+      visit(
+          "neighbours", self.neighbours,
+          "complete: an active rank averages with any passive one; ring: only with its neighbours");
+      visit("seed", self.seed, "decides who averages with whom in which step");
     }
   };
 
@@ -93,11 +94,10 @@ struct bipartite_averaging {
           set_(set),
           read_(world.planned().chunks.size()) {
       if (set.neighbours == bipartite::ring && world.size() % 2 == 1 && world.size() > 1) {
-        throw usage_error(
-            sentence({"architecture::bipartite_averaging: a ring of ", world.size(),
-                      " ranks is not bipartite, for rank 0 and rank ", world.size() - 1,
-                      " would both be active. Fix: an even number of ranks, or "
-                      "neighbours complete"}));
+        throw usage_error(sentence(
+            {"architecture::bipartite_averaging: a ring of ", world.size(),
+             " ranks is not bipartite, because rank 0 and rank ", world.size() - 1,
+             " would both be active. Fix: use an even number of ranks, or neighbours = complete"}));
       }
     }
 

@@ -32,8 +32,8 @@ template <class Compression>
   if (facts::keeps_momentum<Compression> && momentum != 0) {
     throw usage_error(
         sentence({whose,
-                  ": this compressor sends each rank's momentum, and outer steps would keep "
-                  "a momentum of that. Fix: 0 for the outer momentum."}));
+                  ": this compressor sends each rank's momentum, and outer steps would make a "
+                  "second momentum of it. Fix: set the outer momentum to 0."}));
   }
 }
 
@@ -67,7 +67,7 @@ struct diloco : all_reduce<Collective> {
     static void describe(Self& self, Visitor&& visit) {
       visit("period", self.period, "inner steps from one outer step to the next");
       visit("rate", self.rate, "learning rate of the outer steps");
-      visit("momentum", self.momentum, "of the outer steps, Nesterov's");
+      visit("momentum", self.momentum, "Nesterov momentum of the outer steps");
     }
   };
 

@@ -39,7 +39,7 @@ struct elastic_averaging : all_reduce<Collective> {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("force", self.force, "how far the centre moves to the mean of all models, 0 to 1");
+      visit("force", self.force, "how far the centre moves towards the mean of all models, 0 to 1");
       visit("period", self.period, "steps from one exchange to the next");
     }
   };

@@ -48,10 +48,12 @@ struct elastic_servers {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("servers", self.servers, "ranks, the last ones, that keep the centre and do not train");
-      visit("force", self.force,
-            "how far the centre moves to the models of as many workers as there are, 0 to 1");
-      visit("period", self.period, "a worker's steps from one of its exchanges to the next");
+      visit("servers", self.servers,
+            "number of ranks, the last ones, that keep the centre and do not train");
+      visit(
+          "force", self.force,
+          "how far the centre moves towards the models in one exchange with every worker, 0 to 1");
+      visit("period", self.period, "steps of a worker from one of its exchanges to the next");
     }
   };
 

@@ -37,8 +37,9 @@ struct gossip {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("topology", self.topology,
-            "ring: to the next rank on either side; exponential: to those 1, 2, 4, ... ahead");
-      visit("hop", self.hop, "every place so many times as far");
+            "who gets a model: ring: the next rank on either side; exponential: those 1, 2, 4, ... "
+            "ahead");
+      visit("hop", self.hop, "factor by which these distances are multiplied");
     }
   };
 

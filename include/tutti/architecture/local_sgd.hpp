@@ -54,9 +54,9 @@ struct local_sgd : all_reduce<Collective> {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("period", self.period, "steps from one mean of the models to the next");
-      visit("warm_up", self.warm_up, "steps of shorter periods at first");
-      visit("growth", self.growth, "constant: of 1 step; doubling: of 1, 2, 4, ...");
+      visit("period", self.period, "steps from one averaging of the models to the next");
+      visit("warm_up", self.warm_up, "steps at the start that have shorter periods");
+      visit("growth", self.growth, "length of those periods: constant: 1; doubling: 1, 2, 4, ...");
       visit("momenta", self.momenta, "kept by each rank, or averaged with the models");
     }
 
@@ -89,9 +89,9 @@ struct local_sgd : all_reduce<Collective> {
       }
       if (World::splits_phases && set.momenta == momenta::averaged) {
         throw usage_error(
-            "architecture::local_sgd: momenta follow the models, but this schedule ends an "
-            "exchange "
-            "with the models' second half. Fix: momenta kept, or schedule::as_ready");
+            "architecture::local_sgd: averaged momenta are sent after the models, but this "
+            "schedule ends an exchange with the models' second half. Fix: set momenta = kept, or "
+            "use schedule::as_ready");
       }
     }
 

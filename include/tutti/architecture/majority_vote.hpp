@@ -49,10 +49,13 @@ struct majority_vote {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("tie", self.tie, "of an even number of voters: positive, as published, or by_chance");
-      visit("seed", self.seed, "what decides a tie by chance");
+      visit(
+          "tie", self.tie,
+          "how a tie of an even number of voters is decided: positive, as published, or by_chance");
+      visit("seed", self.seed, "seed that decides ties by chance");
       visit("single", self.single,
-            "a rank that trains alone votes, or is_believed as published: its momentum is applied");
+            "a rank that trains alone: votes, or is_believed, as published, so that its momentum "
+            "is applied");
     }
   };
 

@@ -32,7 +32,8 @@ struct model_averaging : all_reduce<Collective> {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("alpha", self.alpha, "how far a model moves to the mean of all in a step, 0 to 1");
+      visit("alpha", self.alpha,
+            "how far a model moves towards the mean of all models in a step, 0 to 1");
     }
   };
 

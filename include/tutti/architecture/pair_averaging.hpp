@@ -42,7 +42,7 @@ struct pair_averaging {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("seed", self.seed, "who asks whom in which step");
+      visit("seed", self.seed, "decides who asks whom in which step");
     }
   };
 

@@ -77,16 +77,15 @@ struct parameter_server {
   static constexpr bool steps_by_push = std::is_same_v<UpdatedBy, updated_by::servers_by_push>;
   static constexpr bool owns_parameters =
       std::is_same_v<UpdatedBy, updated_by::servers> || steps_by_push;
-  static_assert(
-      Mean == mean::after || !(stale || steps_by_push),
-      "tutti: these servers take every push for itself, so that there is no sum to make a "
-      "mean of, before or never. Fix: mean::after, or consistency::synchronous with "
-      "updated_by::workers or servers.");
+  static_assert(Mean == mean::after || !(stale || steps_by_push),
+                "tutti: these servers apply every push by itself, so that there is no sum for "
+                "mean::before or mean::none. Fix: use mean::after, or consistency::synchronous "
+                "with updated_by::workers or servers.");
   static_assert(
       std::is_same_v<UpdatedBy, updated_by::servers> ||
           !(drops_gradients || tutti::consistency::compensates<Consistency>),
-      "tutti: these servers drop gradients or correct them before they update, and every worker "
-      "goes on from what they have. Fix: updated_by::servers, or consistency::asynchronous.");
+      "tutti: these servers drop or correct gradients before they update, and every worker goes on "
+      "from their parameters. Fix: use updated_by::servers, or consistency::asynchronous.");
   static constexpr bool adds_in_rounds = !stale && !owns_parameters && Mean == mean::after;
   /// Whether workers update first, and push by how much their parameters have changed.
   static constexpr bool updates_first = stale && !owns_parameters;
@@ -125,18 +124,20 @@ struct parameter_server {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("servers", self.servers, "ranks, the last ones, that serve and do not train");
+      visit("servers", self.servers, "number of ranks, the last ones, that serve and do not train");
       visit("placed_by", self.placed_by,
-            "a chunk's server: least_loaded, round_robin, MXNet's kvstore, BytePS's djb2, naive, "
-            "built_in, sdbm; with one on each worker's host: its mixed, or optimal_split");
-      visit("mixed_classes", self.mixed_classes,
-            "placed_by mixed: hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
+            "how a chunk's server is chosen: least_loaded, round_robin, MXNet's kvstore, BytePS's "
+            "djb2, naive, built_in, sdbm; with a server on each worker's host: BytePS's mixed, or "
+            "optimal_split");
+      visit(
+          "mixed_classes", self.mixed_classes,
+          "with placed_by mixed: number of hash classes of keys, BytePS's BYTEPS_MIXED_MODE_BOUND");
       visit("engine_threads", self.engine_threads,
-            "simulated: threads of a synchronous server that add, each as fast as its device, "
+            "simulated only: adding threads of a synchronous server, each as fast as its device, "
             "BytePS's BYTEPS_SERVER_ENGINE_THREAD; 0: the device's one queue");
       visit("engine_order", self.engine_order,
-            "simulated: what such a thread does next: received, most_pushed, byteps as its "
-            "BYTEPS_SERVER_ENABLE_SCHEDULE");
+            "simulated only: what such a thread adds next: received, most_pushed, or byteps, as "
+            "its BYTEPS_SERVER_ENABLE_SCHEDULE");
       Consistency::options::describe(self.consistency, visit);
     }
   };
@@ -145,8 +146,8 @@ struct parameter_server {
   /// if another option is out of range.
   static int workers(const options& set, int size) {
     if (set.engine_threads < 0) {
-      throw usage_error(sentence({"a server has no ", set.engine_threads,
-                                  " threads. Fix: architecture.engine_threads of 0 or more"}));
+      throw usage_error(sentence({"a server cannot have ", set.engine_threads,
+                                  " threads. Fix: set architecture.engine_threads to 0 or more"}));
     }
     if (set.servers < 1 || set.servers >= size) {
       throw usage_error(sentence({set.servers, " servers among ", size,

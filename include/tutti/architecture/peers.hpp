@@ -67,9 +67,9 @@ struct circulant {
   [[gnu::cold]] void expect_connected(std::string_view whose) const {
     if (const int groups = hop < 1 ? size : std::gcd(hop, size); groups != 1) {
       throw usage_error(
-          sentence({whose, ": by hops of ", hop, " places ", size, " ranks fall into ", groups,
-                    " groups that never hear of each other. Fix: a hop that shares "
-                    "no factor with the number of ranks, as 1"}));
+          sentence({whose, ": with hop ", hop, ", ", size, " ranks fall into ", groups,
+                    " groups that never exchange anything. Fix: use a hop that shares no factor "
+                    "with the number of ranks, such as 1"}));
     }
   }
 

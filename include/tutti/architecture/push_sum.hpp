@@ -123,9 +123,10 @@ struct push_sum {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("receiver", self.receiver,
-            "who gets half of a model: by turns the rank 1, 2, 4, ... ahead, the next, or any");
-      visit("seed", self.seed, "who gets it in which step, where that is random");
+      visit(
+          "receiver", self.receiver,
+          "who gets half of a model: in turn the ranks 1, 2, 4, ... ahead, the next rank, or any");
+      visit("seed", self.seed, "decides who gets it in which step, where that is random");
     }
   };
 

@@ -38,8 +38,8 @@ struct lending_options {
   static void describe(Self& self, Visitor&& visit) {
     Own::describe(self.collective, visit);
     visit("lent_bytes", self.lent_bytes,
-          "gradients held at once, of one bucket at least; who has to write more waits; 0: as many "
-          "as it takes");
+          "bytes of gradients that are lent at once, at least one bucket's; writing more waits; 0: "
+          "no limit");
   }
 };
 

@@ -87,18 +87,19 @@ struct sparse_regions {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("estimate_every", self.estimate_every,
-            "steps from one look for the k-th largest magnitudes to the next");
+            "steps from one search for the k-th largest magnitudes to the next");
       visit("divide_every", self.divide_every, "steps from one division into regions to the next");
       visit("balance_above", self.balance_above,
-            "times the mean that an owner's sums may be before they are balanced; 0: any");
+            "how many times the mean an owner's sums may be before they are balanced; 0: never "
+            "balanced");
       visit("raises", self.raises,
-            "times in a step that a rank's own kept magnitude rises by 3 %, while more than 4/3 of "
-            "k reach it");
+            "how often in a step a rank's own kept magnitude may rise by 3 %, while more than 4/3 "
+            "of k reach it");
       visit("own_correction", self.own_correction,
-            "by which a rank's own magnitude is divided for the next step where less than 2/3 of "
-            "k were sent, and multiplied where more than 5/4 were; 1: it stays");
+            "factor by which a rank's own magnitude is divided for the next step where fewer than "
+            "2/3 of k were sent, and multiplied where more than 5/4 were; 1: it stays");
       visit("sum_correction", self.sum_correction,
-            "the same of the kept magnitude of sums, below 2/3 and above 4/3 of k");
+            "the same for the kept magnitude of sums, below 2/3 and above 4/3 of k");
     }
   };
 
@@ -536,7 +537,7 @@ struct sparse_regions {
           std::memcpy(&stated, (rank == self.rank() ? own : theirs).data(), bytes);
           if (stated > elements(what, rank)) {
             throw communication_error(
-                sentence({"rank ", rank, " says that it has ", stated, " sums, of a region of ",
+                sentence({"rank ", rank, " announced ", stated, " sums for a region of ",
                           elements(what, rank),
                           " elements. Fix: give every rank the same compression options"}));
           }

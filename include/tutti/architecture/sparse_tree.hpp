@@ -53,8 +53,8 @@ struct sparse_tree {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("give_back", self.give_back,
-            "what a merge leaves out: remembered by whoever merges (exact), or as the original "
-            "does, which loses some (compatible)");
+            "elements that a merge leaves out: kept by the rank that merges (exact), or treated as "
+            "in the original, which loses some (compatible)");
     }
   };
 

@@ -53,10 +53,11 @@ struct streaming_diloco : Mean {
     static void describe(Self& self, Visitor&& visit) {
       visit("period", self.period, "inner steps from one outer step of a fragment to the next");
       visit("fragments", self.fragments, "parts of the model that take turns");
-      visit("overlap", self.overlap, "inner steps that a mean has to come");
-      visit("keep", self.keep, "share of its own model that a rank goes on with, 0 to 1");
+      visit("overlap", self.overlap, "inner steps within which a mean must arrive");
+      visit("keep", self.keep,
+            "share of its own model that a rank keeps when a mean arrives, 0 to 1");
       visit("rate", self.rate, "learning rate of the outer steps");
-      visit("momentum", self.momentum, "of the outer steps, Nesterov's");
+      visit("momentum", self.momentum, "Nesterov momentum of the outer steps");
     }
 
     /// Returns the fragment whose mean the ranks begin to take after a step, if any.
@@ -86,8 +87,8 @@ struct streaming_diloco : Mean {
       if (const auto ago = static_cast<std::uint64_t>(late);
           steps > ago && was.begun_after(steps - 1 - ago)) {
         throw usage_error(sentence({"architecture::streaming_diloco: after ", steps,
-                                    " steps a fragment is on its way. Fix: replan ",
-                                    was.overlap - late, " steps later, or an overlap of less"}));
+                                    " steps the mean of a fragment is on its way. Fix: replan ",
+                                    was.overlap - late, " steps later, or use a smaller overlap"}));
       }
     }
   }
@@ -108,19 +109,19 @@ struct streaming_diloco : Mean {
           velocity_(world.allocate_parallel()),
           departed_(world.planned().backward.size()) {
       if (set.period < 1 || set.fragments < 1 || set.fragments > set.period) {
-        throw usage_error(sentence({"architecture::streaming_diloco: ", set.fragments,
-                                    " fragments cannot take turns in a period of ", set.period,
-                                    " steps. Fix: from 1 fragment to as many as steps, 4 of 100"}));
+        throw usage_error(
+            sentence({"architecture::streaming_diloco: ", set.fragments,
+                      " fragments cannot take turns in a period of ", set.period,
+                      " steps. Fix: from 1 fragment to one per step, such as 4 in 100"}));
       }
       if (set.overlap < 1 || set.overlap > set.period / set.fragments) {
-        throw usage_error(sentence(
-            {"architecture::streaming_diloco: a mean has ", set.overlap,
-             " steps to come, and the next fragment begins ", set.period / set.fragments,
-             " later. Fix: an overlap from 1 step to that; architecture::diloco overlaps none"}));
+        throw usage_error(
+            sentence({"architecture::streaming_diloco: the overlap is ", set.overlap,
+                      " steps, but the next fragment begins after ", set.period / set.fragments,
+                      ". Fix: use an overlap from 1 step to that; architecture::diloco has none"}));
       }
       if (!(set.keep >= 0 && set.keep <= 1)) {
-        throw usage_error(
-            "architecture::streaming_diloco: what is kept must be from 0 to 1. Fix: 0.5.");
+        throw usage_error("architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5.");
       }
       expect_outer_steps<typename World::compression>("architecture::streaming_diloco", set.rate,
                                                       set.momentum);

@@ -31,7 +31,7 @@ struct switch_options {
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("step", self.step, "the first of the second architecture's");
+    visit("step", self.step, "first step of the second architecture");
     First::describe(self.first, visit);
     Second::describe(self.second, visit);
   }
@@ -64,10 +64,10 @@ struct switch_at {
       facts::delay<A> == 0 && !facts::exchanges_momenta<A>;
   static_assert(
       in_lock_step<First> && in_lock_step<Second>,
-      "tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps "
-      "copies of the parameters, exchanges momenta, or applies means a step late cannot take turns "
-      "with another. Fix: switch between such as all_reduce, local_sgd, model_averaging and "
-      "independent, or save, and start again with the other strategy.");
+      "tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps copies "
+      "of the parameters, exchanges momenta, or applies means a step late cannot take turns with "
+      "another. Fix: switch between all_reduce, local_sgd, model_averaging, independent and the "
+      "like, or save, and start again with the other strategy.");
   /// Whether each rank has a model and momenta of its own.
   template <class A>
   static constexpr bool drifts = facts::stale<A> || A::completes_alone;
@@ -147,21 +147,23 @@ struct switch_at {
   static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
     const bool goes_back = steps > was.step && wanted.step > steps;
     if (goes_back && drifts<Second> && !drifts<First>) {
-      throw usage_error(sentence(
-          {"architecture::switch_at: a switch at step ", wanted.step, " is to come, and after ",
-           steps,
-           " steps every rank has a model of its own already. Fix: a step that has passed"}));
+      throw usage_error(
+          sentence({"architecture::switch_at: a switch at step ", wanted.step,
+                    " would undo the one made, but after ", steps,
+                    " steps every rank has a model of its own. Fix: use a step that has passed"}));
     }
     if (goes_back && waits_for_a_switch<Compression>) {
-      throw usage_error(sentence({"architecture::switch_at: a switch at step ", wanted.step,
-                                  " is to come, and what the compressor has remembered in ", steps,
-                                  " steps would wait for it. Fix: a step that has passed"}));
+      throw usage_error(
+          sentence({"architecture::switch_at: a switch at step ", wanted.step,
+                    " would undo the one made, and what the compressor has left out in ", steps,
+                    " steps would wait for it. Fix: use a step that has passed"}));
     }
     if (averages_models && steps > 0 && steps < was.step && wanted.step <= steps) {
-      throw usage_error(sentence(
-          {"architecture::switch_at: models become equal in the step before the switch, but of ",
-           steps, " steps before step ", wanted.step,
-           " none did that. Fix: a step that is still to come"}));
+      throw usage_error(
+          sentence({"architecture::switch_at: models become equal in the step before the switch, "
+                    "but none of the ",
+                    steps, " steps before step ", wanted.step,
+                    " did that. Fix: use a step that is still to come"}));
     }
     if (wanted.step > steps) {
       expect_replan_of<First, Compression>(was.first, wanted.first, steps);
@@ -188,11 +190,10 @@ struct switch_at {
         !facts::has_serve<S> && !facts::has_resume<S> && !facts::has_finish<S>;
     static_assert(
         keeps_nothing<first_state> && keeps_nothing<second_state>,
-        "tutti: an architecture that owns parameters elsewhere, answers whoever asks, "
-        "keeps copies of the parameters, exchanges momenta, or applies means a step late "
-        "cannot take turns with another. Fix: switch between such as all_reduce, local_sgd, "
-        "model_averaging and independent, or save, and start again with the other "
-        "strategy.");
+        "tutti: an architecture that owns parameters elsewhere, answers whoever asks, keeps copies "
+        "of the parameters, exchanges momenta, or applies means a step late cannot take turns with "
+        "another. Fix: switch between all_reduce, local_sgd, model_averaging, independent and the "
+        "like, or save, and start again with the other strategy.");
 
     template <class S>
     static constexpr bool gradients_travel =

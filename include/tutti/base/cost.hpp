@@ -41,7 +41,9 @@ class message_cost {
     const auto not_ascending = [](const point& a, const point& b) { return a.bytes >= b.bytes; };
     if (table_.size() < 2 ||
         std::adjacent_find(table_.begin(), table_.end(), not_ascending) != table_.end()) {
-      throw usage_error("a cost table needs at least two points with ascending bytes");
+      throw usage_error(
+          "a cost table needs at least two points, in ascending order of bytes. Fix: sort or add "
+          "points");
     }
     startup_ = (*this)(0);
   }

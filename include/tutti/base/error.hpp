@@ -47,8 +47,8 @@ class communication_error : public error {
 /// Throws the error of a received payload that names an element beyond the end of its chunk.
 [[noreturn]] inline void refuse_element(std::uint64_t element, std::uint64_t elements) {
   throw communication_error(
-      sentence({"a payload came with element ", element, " of a chunk of ", elements,
-                ". Fix: give every rank the same compression options"}));
+      sentence({"a payload names element ", element, " of a chunk that has ", elements,
+                " elements. Fix: give every rank the same compression options"}));
 }
 
 /// Returns the message of any exception.

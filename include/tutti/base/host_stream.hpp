@@ -52,7 +52,7 @@ class host_stream : public host_loops<host_stream> {
   /// The seed determines the delay of each operation, from none to 50 µs.
   explicit host_stream(std::uint64_t seed)
       : passed_(std::make_shared<progress>()),
-        thread_(start_thread("a host_stream", "fewer streams", [this, seed] { work(seed); })) {}
+        thread_(start_thread("a host_stream", "use fewer streams", [this, seed] { work(seed); })) {}
   host_stream(const host_stream&) = delete;
   host_stream& operator=(const host_stream&) = delete;
   /// Executes all work that was enqueued.
@@ -246,7 +246,7 @@ class host_stream::buffer {
 
   /// An element, for a functor that the stream executes.
   T& operator[](std::size_t i) {
-    TUTTI_ASSERT(executing(), "the host touched memory of a stream. Fix: read_back()");
+    TUTTI_ASSERT(executing(), "the host accessed a stream's memory. Fix: copy it with read_back()");
     return memory_[i];
   }
 

@@ -114,8 +114,8 @@ class pool {
     const std::size_t place = made_.load(std::memory_order_relaxed);
     if (place / block_size >= blocks_.size()) {
       throw error(
-          "so many events of queues are held at once that there is room for no other. Fix: let go "
-          "of those that nobody waits for any more.");
+          "too many events of queues are held at once. Fix: release those that nobody waits for "
+          "any more.");
     }
     auto& room = blocks_[place / block_size];
     if (room.load(std::memory_order_relaxed) == nullptr) {

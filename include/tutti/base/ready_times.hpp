@@ -19,7 +19,7 @@ namespace tutti {
                                                       const profile& known, double per_element) {
   TUTTI_ASSERT(known.backward.empty() || backward.empty() ||
                    known.backward.size() > index(backward.front().id),
-               "a profile has a time for each tensor");
+               "a profile needs a time for each tensor");
   if (known.backward_total > 0) {
     std::size_t elements = 0;
     for (const tensor_facts& each : backward) {

@@ -17,8 +17,9 @@ std::thread start_thread(std::string_view whose, std::string_view fewer, Work wo
   try {
     return std::thread(std::move(work));
   } catch (const std::system_error& refused) {
-    throw usage_error(sentence({whose, " has got no thread: ", refused.what(), ". Fix: ", fewer,
-                                ", or more threads for a process (ulimit -u, ulimit -s)"}));
+    throw usage_error(
+        sentence({whose, " could not start a thread: ", refused.what(), ". Fix: ", fewer,
+                  ", or allow a process more threads (ulimit -u, ulimit -s)"}));
   }
 }
 

@@ -34,7 +34,8 @@ class tensor_shape {
   explicit constexpr tensor_shape(std::span<const std::size_t> lengths)
       : dimensions_(lengths.size()) {
     if (lengths.size() > most_dimensions) {
-      throw usage_error("a tensor's shape has at most 8 dimensions. Fix: merge the fastest ones.");
+      throw usage_error(
+          "a tensor's shape may have at most 8 dimensions. Fix: merge the innermost ones.");
     }
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       lengths_[i] = lengths[i];

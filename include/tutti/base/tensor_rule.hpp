@@ -75,7 +75,7 @@ class at_least {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("elements", self.elements, "smaller tensors are not chosen");
+      visit("elements", self.elements, "tensors with fewer elements are not chosen");
     }
   };
 

@@ -43,9 +43,9 @@ class by_graph {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("topology", self.topology,
-            "how ranks are joined: KungFu's -strategy in small letters, its AUTO as automatic");
+            "the graph that joins ranks: KungFu's -strategy in lower case, its AUTO as automatic");
       visit("hash", self.hash,
-            "which of several graphs a piece takes: by its name or by its index");
+            "what decides which of several graphs a piece takes: its name or its index");
     }
   };
 

@@ -56,10 +56,12 @@ class by_size {
       for (std::size_t i = 0; i < most_ranges; ++i) {
         auto& [algorithm, shards, up_to] = self.ranges[i];
         const std::string number = i == 0 ? "" : std::to_string(i + 1);
-        visit("algorithm" + number, algorithm, "how chunks of this range of sizes add up");
-        visit("shards" + number, shards, "parts or rings of that, where it has any");
+        visit("algorithm" + number, algorithm, "how chunks of this range of sizes are added up");
+        visit("shards" + number, shards,
+              "number of that algorithm's parts or rings, if it has any");
         visit("up_to" + number, up_to,
-              "elements of its largest chunk, then algorithm2 and so on; 0: no limit");
+              "elements of this range's largest chunk; larger ones go by algorithm2 and so on; 0: "
+              "no limit");
         if (up_to == 0) {
           return;
         }
@@ -73,18 +75,18 @@ class by_size {
     for (std::size_t i = 0; i < used(); ++i) {
       const auto& [algorithm, shards, up_to] = options_.ranges[i];
       if (i > 0 && up_to != 0 && up_to <= options_.ranges[i - 1].up_to) {
-        throw usage_error(sentence({"collective::by_size: ", name_of(algorithm), " up to ", up_to,
-                                    " elements comes after ", options_.ranges[i - 1].up_to,
-                                    " and would take nothing. Fix: limits that ascend"}));
+        throw usage_error(
+            sentence({"collective::by_size: ", name_of(algorithm), " up to ", up_to,
+                      " elements comes after a limit of ", options_.ranges[i - 1].up_to,
+                      " and would get no chunk. Fix: use ascending limits"}));
       }
       with(options_.ranges[i], [](const auto&) { return 0; });
     }
     for (std::size_t i = used(); i < most_ranges; ++i) {
       if (options_.ranges[i] != range()) {
-        throw usage_error(
-            sentence({"collective::by_size: range ", i + 1, " comes after range ", used(),
-                      ", which has no limit, and would take nothing. Fix: a "
-                      "limit"}));
+        throw usage_error(sentence(
+            {"collective::by_size: range ", i + 1, " comes after range ", used(),
+             ", which has no limit, and would get no chunk. Fix: set a limit for that range"}));
       }
     }
   }
@@ -141,9 +143,9 @@ class by_size {
       won.push_back(next);
     }
     if (won.empty() || won.size() > most_ranges) {
-      throw usage_error(
-          sentence({"collective::by_size: a measured table of ", won.size(),
-                    " ranges. Fix: from 1 to ", most_ranges, ", by fewer sizes or algorithms"}));
+      throw usage_error(sentence({"collective::by_size: the measured table has ", won.size(),
+                                  " ranges. Fix: measure for 1 to ", most_ranges,
+                                  ", with fewer sizes or algorithms"}));
     }
     won.back().up_to = 0;
     options made;

@@ -33,7 +33,7 @@ class rings {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("shards", self.shards, "rings at once, at most as many as a host has ranks");
+      visit("shards", self.shards, "rings that run at once, at most as many as a host has ranks");
     }
   };
 
@@ -41,7 +41,7 @@ class rings {
   /// Throws usage_error for no ring at all.
   explicit constexpr rings(const options& values) : options_(values) {
     if (values.shards == 0) {
-      throw usage_error("collective::rings: no ring moves nothing. Fix: at least 1 shard.");
+      throw usage_error("collective::rings: shards must not be 0. Fix: use at least 1 shard.");
     }
   }
 

@@ -41,7 +41,7 @@ class shuffle {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("shards", self.shards, "parts, each added up by a rank");
+      visit("shards", self.shards, "parts of a chunk, each added up by one rank");
     }
   };
 
@@ -49,7 +49,7 @@ class shuffle {
   /// Throws usage_error for no shard at all.
   explicit constexpr shuffle(const options& values) : options_(values) {
     if (values.shards == 0) {
-      throw usage_error("collective::shuffle: no shard holds nothing. Fix: at least 1.");
+      throw usage_error("collective::shuffle: shards must not be 0. Fix: use at least 1.");
     }
   }
 

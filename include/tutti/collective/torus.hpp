@@ -32,7 +32,8 @@ class torus {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("columns", self.columns, "ranks in a row of the grid; 0: those of a host are a row");
+      visit("columns", self.columns,
+            "ranks in a row of the grid; 0: the ranks of a host form a row");
     }
   };
 
@@ -40,7 +41,8 @@ class torus {
   /// Throws usage_error for less than 0 columns.
   explicit constexpr torus(const options& values) : options_(values) {
     if (values.columns < 0) {
-      throw usage_error("collective::torus: a row has ranks. Fix: 0 for a row a host, or 4.");
+      throw usage_error(
+          "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4.");
     }
   }
 

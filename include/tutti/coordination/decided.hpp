@@ -56,7 +56,7 @@ class decided {
         if (i + length > said.size() ||
             digest_.add(several ? said.subspan(i + 1, several) : std::span(&low, 1)) !=
                 said[i] >> 16) {
-          throw communication_error("what rank 0 decided has reached this rank in another order");
+          throw communication_error("rank 0's decisions have reached this rank in another order");
         }
       }
       push(said.subspan(i, length));

@@ -42,8 +42,9 @@ struct negotiated {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("by", self.by, "what is ready is told by its number or name");
-      visit("cache", self.cache, "buckets whose name has become a bit; 0: always the name");
+      visit("by", self.by, "whether ranks report what is ready by its number or by its name");
+      visit("cache", self.cache,
+            "buckets that are reported by a bit instead of their name; 0: always by name");
     }
   };
 

@@ -84,7 +84,8 @@ class roll_call {
     for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
       if (missing_[bucket] != ranks_ && ++waited_for <= most_named) {
         const tensor_id first = plan_->at(plan_->buckets[bucket].first_tensor);
-        all += sentence({waited_for == 1 ? " " : "; ", forward_[index(first)].name, " lacks"});
+        all += sentence(
+            {waited_for == 1 ? " " : "; ", forward_[index(first)].name, " is missing from"});
         name_missing(bucket, all);
       }
     }
@@ -92,7 +93,8 @@ class roll_call {
       all += sentence({"; and ", waited_for - most_named, " more"});
     }
     return communication_error(
-        all + ". Fix: as many batches on every rank, or engine.join() where there are no more");
+        all +
+        ". Fix: give every rank as many batches, or call engine.join() where there are no more");
   }
   [[gnu::cold]] void name_missing(std::uint32_t bucket, std::string& all) const {
     std::size_t named = 0;

@@ -36,7 +36,8 @@ class batch_by_noise {
       : passes_(set.run.accumulation), window_(window), most_(most), rate_(rate) {
     if (window == 0 || most == 0) {
       throw usage_error(
-          "batch_by_noise: a window of 0 steps, or no passes. Fix: at least 1 of each");
+          "batch_by_noise: the window of steps and the most passes must not be 0. Fix: at least 1 "
+          "of each");
     }
   }
 

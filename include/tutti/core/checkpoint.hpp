@@ -68,7 +68,8 @@ class checkpoint_writer {
     hash();
     out_->flush();
     if (!*out_) {
-      throw usage_error("the checkpoint could not be written. Fix: free space or another file");
+      throw usage_error(
+          "the checkpoint could not be written. Fix: free disk space, or name another file");
     }
   }
 
@@ -106,8 +107,8 @@ class checkpoint_reader {
   void floats(std::span<float> read) {
     if (value<std::uint64_t>() != read.size()) {
       throw usage_error(
-          "the checkpoint holds state of another size. Fix: use the same strategy, "
-          "optimizer and number of ranks");
+          "the checkpoint holds state of another size. Fix: use the strategy, optimizer and number "
+          "of ranks that it was saved with");
     }
     bytes(std::as_writable_bytes(read));
   }
@@ -164,7 +165,7 @@ inline bool remember_something(const std::vector<std::vector<std::vector<float>>
 
 inline void expect(std::string_view found, std::string_view wanted, std::string_view what) {
   if (found != wanted) {
-    throw usage_error("the checkpoint is of another " + std::string(what) + ": " +
+    throw usage_error("the checkpoint was saved with another " + std::string(what) + ": " +
                       std::string(found) + " instead of " + std::string(wanted) +
                       ". Fix: use the one that it was saved with");
   }
@@ -191,7 +192,8 @@ inline checkpoint_head read_head(checkpoint_reader& file) {
   file.bytes(std::as_writable_bytes(std::span(begins)));
   if (begins != checkpoint_magic) {
     throw usage_error(
-        "this is no checkpoint of this version of tutti. Fix: name a file that its `save` wrote");
+        "this file is not a checkpoint of this version of tutti. Fix: name a file that its `save` "
+        "wrote");
   }
   checkpoint_head head;
   head.strategy = file.text();
@@ -209,8 +211,8 @@ void expect_between_steps(Engine& engine) {
   engine.drain();
   if (engine.adds_up_passes()) {
     throw usage_error(
-        "a checkpoint is of no step's middle. Fix: save and load where every tensor has been "
-        "ready as often as run.accumulation says");
+        "a checkpoint cannot be saved or loaded in the middle of a step. Fix: do so where every "
+        "tensor has been ready run.accumulation times");
   }
   engine.meet();
 }
@@ -225,10 +227,10 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
   engine.average(steps);
   for (std::size_t rank = 1; rank < steps.size(); ++rank) {
     if (steps[rank] != steps[0]) {
-      throw usage_error(
-          sentence({"rank 0's checkpoint is of step ", static_cast<std::uint64_t>(steps[0]),
-                    " and rank ", rank, "'s of step ", static_cast<std::uint64_t>(steps[rank]),
-                    ". Fix: give all ranks files of one step"}));
+      throw usage_error(sentence({"rank 0's checkpoint is from step ",
+                                  static_cast<std::uint64_t>(steps[0]), ", but rank ", rank,
+                                  "'s is from step ", static_cast<std::uint64_t>(steps[rank]),
+                                  ". Fix: give all ranks files of one step"}));
     }
   }
 }
@@ -310,7 +312,7 @@ void load(Engine& engine, std::istream& in) {
   if (head.ranks != engine.world().size()) {
     throw usage_error(
         sentence({"the checkpoint was written by ", head.ranks, " ranks and is read by ",
-                  engine.world().size(), ". Fix: start as many"}));
+                  engine.world().size(), ". Fix: start as many ranks as wrote it"}));
   }
   if (head.rank != engine.worker()) {
     throw usage_error(
@@ -327,24 +329,24 @@ void load(Engine& engine, std::istream& in) {
   const auto tensors = file.template value<std::uint64_t>();
   if (tensors != engine.tensors().size()) {
     throw usage_error(
-        sentence({"the checkpoint is of another model: ", tensors, " tensors instead of ",
+        sentence({"the checkpoint was saved with another model: ", tensors, " tensors instead of ",
                   engine.tensors().size(), ". Fix: use the one that it was saved with"}));
   }
   if (order != hash_of_order(engine.planned())) {
     throw usage_error(
-        "the checkpoint's compressor selected other tensors. Fix: give its rule the options that "
-        "the run was saved with");
+        "the checkpoint was saved with a compressor that selects other tensors. Fix: give its rule "
+        "the options that it was saved with");
   }
   if (facts::updates_parts<typename Engine::strategy::architecture> && !same_owners) {
     throw usage_error(
-        "the checkpoint's ranks updated parts of other chunks. Fix: load it with the options that "
-        "it was saved with, and replan");
+        "the checkpoint was saved where ranks update parts of other chunks. Fix: load it with the "
+        "options that it was saved with, then replan");
   }
   if (facts::encodes_means<typename Engine::architecture> && !engine.memories()[1].empty() &&
       !same_owners) {
     throw usage_error(
-        "the checkpoint's ranks remember what means of other chunks have lost. Fix: load it with "
-        "the options that it was saved with, and replan");
+        "the checkpoint's residuals of means belong to other chunks. Fix: load it with the options "
+        "that it was saved with, then replan");
   }
   if constexpr (!facts::keeps_no_step<typename Engine::architecture>) {
     detail::expect_one_step(engine, head.steps);
@@ -376,8 +378,8 @@ void load(Engine& engine, std::istream& in) {
   if constexpr (Engine::learns) {
     learned_order = file.numbers();
     if (learned_order.empty()) {
-      throw usage_error(sentence({"the checkpoint is of step ", head.steps,
-                                  " and holds no learned order. Fix: use one that `save` wrote"}));
+      throw usage_error(sentence({"the checkpoint is from step ", head.steps,
+                                  " but holds no learned order. Fix: use one that `save` wrote"}));
     }
     if (learned_order.front() ==
         no_chunk) {  // the order was still being learned, and is learned again
@@ -387,13 +389,13 @@ void load(Engine& engine, std::istream& in) {
   auto others = engine.collect_from_others();
   if (const auto servers = file.template value<std::uint64_t>(); servers != others.size()) {
     throw usage_error(
-        sentence({"the checkpoint holds what ", servers, " servers remember, and here are ",
-                  others.size(), ". Fix: start as many"}));
+        sentence({"the checkpoint holds the memory of ", servers, " servers, but this run has ",
+                  others.size(), ". Fix: start as many servers"}));
   }
   if (detail::remember_something(others) && !same_owners) {
     throw usage_error(
-        "the checkpoint's servers remember other chunks. Fix: load it with the options that it was "
-        "saved with, and replan");
+        "the checkpoint's servers hold memory of other chunks. Fix: load it with the options that "
+        "it was saved with, then replan");
   }
   for (auto& rank : others) {
     for (auto& each : rank) {

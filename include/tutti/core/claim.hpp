@@ -21,12 +21,12 @@ class claim {
   [[gnu::cold]] claim(const run_queue& loop, int rank) : loop_(&loop), rank_(rank) {
     const std::scoped_lock lock(mutex());
     if (is_listed(loop, rank)) {
-      throw usage_error(sentence(
-          {"rank ", rank,
-           " trains over this transport already, and a second engine would take the first one's "
-           "messages. Fix: give it a transport of its own (another transport::mpi duplicates the "
-           "communicator; another run_ranks, and each other kind, is made anew), or end the "
-           "first engine"}));
+      throw usage_error(
+          sentence({"rank ", rank,
+                    " trains over this transport already, and a second engine would take the first "
+                    "one's messages. Fix: give it its own transport (a second transport::mpi "
+                    "duplicates the communicator; any other kind is made anew, or by another "
+                    "run_ranks), or end the first engine"}));
     }
     earlier_ = latest();
     latest() = this;

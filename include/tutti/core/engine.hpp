@@ -280,9 +280,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     if (values.memory_per_element() > room_per_element_) {
       throw usage_error(sentence(
           {"with these values the optimizer remembers ", values.memory_per_element(),
-           " floats an element, and this engine was made with room for ", room_per_element_,
-           ". Fix: make the engine with values that need as much; they may be changed "
-           "before the first step"}));
+           " floats per element, but this engine was made with room for ", room_per_element_,
+           ". Fix: make the engine with values that need as much memory, and change them before "
+           "the first step"}));
     }
     wait();
     expect_momenta_go_on<compression>(optimizer_, values, steps());

@@ -88,9 +88,10 @@ class engine_core : engine_base<Transport> {
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine_core>;
   using gradients = gradient_intake<types, engine_core>;
-  static_assert(architecture_state<state_type, world_type>,
-                "tutti: a verb of this architecture's state cannot be called as "
-                "role/architecture.hpp says. Fix: its arguments and its result, or another name.");
+  static_assert(
+      architecture_state<state_type, world_type>,
+      "tutti: a verb of this architecture's state cannot be called as role/architecture.hpp says. "
+      "Fix: correct its arguments and its result, or give it another name.");
 
   static_assert(sizeof(engine_rules<types>) > 0);
   using compiled_first =
@@ -254,8 +255,8 @@ class engine_core : engine_base<Transport> {
     if constexpr (requires { world_->single_threaded(); }) {
       if (answers && world_->single_threaded()) {
         throw usage_error(
-            "this architecture has ranks answer each other while they compute, which takes a "
-            "thread, but MPI was started for one thread. Fix: MPI_Init_thread with "
+            "this architecture needs a second thread, which answers other ranks during "
+            "computation, but MPI was started for one thread only. Fix: call MPI_Init_thread with "
             "MPI_THREAD_MULTIPLE, or let transport::mpi start MPI");
       }
     }
@@ -299,7 +300,7 @@ class engine_core : engine_base<Transport> {
     failure_.rethrow();
     if (!flow_) {
       throw usage_error(
-          "this rank serves, and has no tensors of its own. Fix: if (engine.serves()) return "
+          "this rank is a server and has no tensors of its own. Fix: if (engine.serves()) return "
           "engine.serve();");
     }
     if (index(id) >= plan_.position_of.size()) [[unlikely]] {

@@ -39,7 +39,8 @@ struct run_options {
   /// Lists the options that all ranks must set alike. `deadline` and `progress` may differ.
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
-    visit("accumulation", self.accumulation, "backward passes added up before they are sent");
+    visit("accumulation", self.accumulation,
+          "backward passes whose gradients are added up before they are sent");
   }
 };
 
@@ -47,13 +48,13 @@ struct run_options {
 inline void expect_run_options(const run_options& run) {
   if (run.accumulation == 0) {
     throw usage_error(
-        "run.accumulation of 0 passes leaves a step without gradients. Fix: 1, or as many as are "
-        "added up");
+        "run.accumulation = 0 leaves a step without gradients. Fix: 1, or the number of passes "
+        "that a step adds up");
   }
   if (!(run.deadline > 0)) {
     throw usage_error(
-        "run.deadline is over before anybody can answer. Fix: more seconds than a rank takes from "
-        "one gradient to the next, as 60");
+        "run.deadline must be above 0. Fix: more seconds than a rank takes from one gradient to "
+        "the next, such as 60");
   }
 }
 

@@ -23,11 +23,12 @@ namespace detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_to_be_ready_again(
     const std::string& name) {
-  throw usage_error(name + " is ready again before its last gradient arrived. Fix: wait(id) first");
+  throw usage_error(name +
+                    " is ready again before its last gradient arrived. Fix: call wait(id) first");
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_tensor(tensor_id id, std::size_t count) {
-  throw usage_error(sentence({"tensor ", index(id), " is none of the model's ", count,
-                              ". Fix: ids count its tensors from 0"}));
+  throw usage_error(sentence({"tensor ", index(id), " does not exist in a model of ", count,
+                              " tensors. Fix: count ids from 0"}));
 }
 
 }  // namespace detail
@@ -53,8 +54,8 @@ class gradient_intake {
     if constexpr (gives_back) {
       if (its.model_.lacks_gradient(its.plan_.position(id))) {
         throw usage_error(name(its, id) +
-                          " is ready, and its gradient has no memory yet. Fix: write it where "
-                          "gradient(id) says, in every pass");
+                          " is ready, but its gradient has no memory yet. Fix: in every pass, "
+                          "write it where gradient(id) says");
       }
     }
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
@@ -78,8 +79,8 @@ class gradient_intake {
     const tensor& declared = its.model_.forward()[index(id)];
     if (its.model_.lends()) {
       throw usage_error(declared.name +
-                        " is ready with values elsewhere than in the memory that was lent for "
-                        "them. Fix: write them where gradient(id) says, and ready(id)");
+                        " is ready, but its values are not in the memory that was lent for them. "
+                        "Fix: write them where gradient(id) says, then call ready(id)");
     }
     its.model_.expect_gradient(declared, memory);
     const bool stays = memory.wide.data() == declared.gradient.data() &&
@@ -117,8 +118,8 @@ class gradient_intake {
     expect_arrived(its, id);
     if (!its.model_.lends()) {
       throw usage_error(name(its, id) +
-                        " has memory for its gradient, or is a phantom, and is lent none. Fix: "
-                        "declare it by tensor::without_gradient");
+                        " has its own memory for its gradient, or is a phantom, so it is lent "
+                        "none. Fix: declare it by tensor::without_gradient");
     }
     const std::size_t position = its.plan_.position(id);
     if constexpr (!Types::virtual_time) {
@@ -149,8 +150,8 @@ class gradient_intake {
     if constexpr (!gives_back) {
       if (its.model_.lends()) {
         throw usage_error(
-            "the model's gradients have no memory, and this strategy lends none. Fix: "
-            "tensor(name, parameter, gradient), or architecture::sharded<..., "
+            "the model's gradients have no memory, and this strategy lends none. Fix: declare "
+            "tensor(name, parameter, gradient), or use architecture::sharded<..., "
             "gradients::given_back>");
       }
     } else if (its.model_.lends() && most_lent(set) != 0) {
@@ -213,8 +214,8 @@ class gradient_intake {
     if constexpr (requires { its.world_->queue().reaches(nullptr); }) {
       if (memory != nullptr && !its.world_->queue().reaches(memory)) {
         throw usage_error(declared.name +
-                          " does not lie in memory of this transport's device. Fix: allocate it "
-                          "on the device, or train over transport::in_process");
+                          " is not in the memory of this transport's device. Fix: allocate it on "
+                          "the device, or train over transport::in_process");
       }
     }
   }
@@ -224,15 +225,15 @@ class gradient_intake {
   [[gnu::cold]] static void expect_buckets_come_back(Core& its, const plan& made) {
     if (facts::holds_back<typename Types::schedule>) {
       throw usage_error(
-          "architecture.lent_bytes wants a bucket to go when it is full, and this schedule may "
-          "hold it back until others are. Fix: schedule::as_ready, or lent_bytes 0");
+          "architecture.lent_bytes needs every bucket to be sent as soon as it is full, but this "
+          "schedule may hold it back. Fix: use schedule::as_ready, or lent_bytes = 0");
     }
     for (const chunk& each : made.chunks) {
       if (each.elements != 0 && its.around_.parameters(each).empty()) {
         throw usage_error(
-            sentence({"architecture.lent_bytes wants a bucket's parameters side by "
-                      "side, and those of bucket ",
-                      each.bucket, " are not. Fix: an arena, or lent_bytes 0"}));
+            sentence({"architecture.lent_bytes needs a bucket's parameters to be contiguous in "
+                      "memory, but those of bucket ",
+                      each.bucket, " are not. Fix: use an arena, or lent_bytes = 0"}));
       }
     }
   }

@@ -203,15 +203,16 @@ class model_memory {
   void expect_gradient(const tensor& its, const gradient_memory& given) const {
     if (phantom_) {
       throw usage_error(its.name +
-                        " is ready with values, and its model has none. Fix: ready(id) alone, or "
-                        "declare its memory");
+                        " is ready with values, but its model has no memory. Fix: call ready(id) "
+                        "alone, or declare its memory");
     }
     const bool is_wide = its.gradient_type == element_type::fp32;
     const std::size_t length = is_wide ? given.wide.size() : given.narrow.size();
     if (length != its.elements) {
-      throw usage_error(sentence({its.name, " is ready with ", length, " values of ",
-                                  is_wide ? "32" : "16", " bits, and has ", its.elements,
-                                  ". Fix: give its gradient, of the type that was declared"}));
+      throw usage_error(
+          sentence({its.name, " is ready with ", length, " values of ", is_wide ? "32" : "16",
+                    " bits, but has ", its.elements,
+                    " elements. Fix: pass its whole gradient, in the type that was declared"}));
     }
   }
 

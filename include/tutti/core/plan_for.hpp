@@ -37,10 +37,11 @@ template <has_element_bytes_at_run_time C>
   for (const chunk& its : made.chunks) {
     const std::size_t all = compression.wire_bytes(its.elements);
     if (beside != 0 || all != each * its.elements) {
-      throw usage_error(sentence(
-          {type_name<C>(), " is summable, and makes ", all, " bytes of ", its.elements,
-           " elements, ", each, " of one and ", beside,
-           " of none. Fix: as many of every element and none beside, or summable = false"}));
+      throw usage_error(
+          sentence({type_name<C>(), " is declared summable, but its payload is ", all,
+                    " bytes for ", its.elements, " elements, ", each, " for one and ", beside,
+                    " for none. Fix: use the same number of bytes for every element and none "
+                    "besides, or summable = false"}));
     }
   }
 }

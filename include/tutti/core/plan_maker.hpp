@@ -74,22 +74,21 @@ inline std::size_t length_of_gradient(const tensor& each) {
     if (!phantom(each) &&
         (each.parameter.size() != each.elements ||
          (length_of_gradient(each) != each.elements && length_of_gradient(each) != 0))) {
-      throw usage_error(
-          sentence({each.name, " has ", each.elements, " elements, its parameter ",
-                    each.parameter.size(), " and its gradient ", length_of_gradient(each),
-                    ". Fix: make it as tensor(name, parameter, gradient), with two "
-                    "spans of one length"}));
+      throw usage_error(sentence(
+          {each.name, " has ", each.elements, " elements, but its parameter has ",
+           each.parameter.size(), " and its gradient ", length_of_gradient(each),
+           ". Fix: declare tensor(name, parameter, gradient) with two spans of one length"}));
     }
   }
   if (without != nullptr && with != nullptr) {
     throw usage_error(
-        sentence({with->name, " has memory and ", without->name,
-                  " has none. Fix: give every tensor memory, or, to simulate, none"}));
+        sentence({with->name, " has memory, but ", without->name,
+                  " has none. Fix: give memory to every tensor, or, to simulate, to none"}));
   }
   if (lent != nullptr && owned != nullptr) {
     throw usage_error(sentence(
-        {owned->name, " has memory for its gradient and ", lent->name,
-         " has none. Fix: give every tensor's gradient memory, or have all lent by the engine"}));
+        {owned->name, " has memory for its gradient, but ", lent->name,
+         " has none. Fix: give every tensor's gradient memory, or let the engine lend all of it"}));
   }
 }
 
@@ -99,8 +98,8 @@ inline std::size_t length_of_gradient(const tensor& each) {
   for (const tensor& each : forward) {
     if (each.gradient_type != element_type::fp32) {
       throw usage_error(each.name +
-                        " has a gradient of 16 bits an element, and this architecture puts the "
-                        "last step's mean in its place. Fix: give it a gradient of fp32");
+                        " has a gradient of 16 bits per element, but this architecture replaces it "
+                        "by the last step's mean, in fp32. Fix: give it a gradient of fp32");
     }
   }
 }
@@ -110,7 +109,7 @@ inline std::size_t length_of_gradient(const tensor& each) {
   for (const tensor& each : forward) {
     if (each.shape.dimensions() != 0 && each.shape.elements() != each.elements) {
       throw usage_error(
-          sentence({each.name, " has ", each.elements, " elements and its shape ",
+          sentence({each.name, " has ", each.elements, " elements, but its shape has ",
                     each.shape.elements(), ". Fix: give the shape of the tensor, or none"}));
     }
   }
@@ -119,9 +118,9 @@ inline std::size_t length_of_gradient(const tensor& each) {
 /// Throws usage_error if a profile is of another number of tensors.
 [[gnu::cold]] inline void expect_profile(std::span<const tensor> forward, const profile& known) {
   if (!known.backward.empty() && known.backward.size() != forward.size()) {
-    throw usage_error(sentence({"the profile holds ", known.backward.size(),
-                                " backward times and the model ", forward.size(),
-                                " tensors. Fix: one for each tensor, in forward order, or none"}));
+    throw usage_error(sentence(
+        {"the profile holds ", known.backward.size(), " backward times, but the model has ",
+         forward.size(), " tensors. Fix: give one for each tensor, in forward order, or none"}));
   }
 }
 
@@ -268,8 +267,8 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
 
 [[gnu::cold]] inline void expect_few_chunks(const plan& made) {
   if (made.chunks.size() > most_chunks) {
-    throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks and at most ",
-                                most_chunks, " can be told apart. Fix: raise partition.bytes"}));
+    throw usage_error(sentence({"the plan has ", made.chunks.size(), " chunks, but at most ",
+                                most_chunks, " can be numbered. Fix: raise partition.bytes"}));
   }
 }
 

@@ -39,7 +39,7 @@ class progress_thread {
  public:
   /// Throws usage_error if no thread can be started.
   progress_thread()
-      : thread_(start_thread("communication beside the model", "run.progress = progress::by_caller",
+      : thread_(start_thread("the engine", "set run.progress = progress::by_caller",
                              [this] { run(); })) {}
   progress_thread(const progress_thread&) = delete;
   progress_thread& operator=(const progress_thread&) = delete;

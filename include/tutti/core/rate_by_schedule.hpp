@@ -20,7 +20,7 @@ class rate_by_schedule {
       : set_(set), every_(every) {
     if (set.every == 0 || every == 0) {
       throw usage_error(
-          "a learning rate that changes every 0 steps. Fix: 1 step or more from one rate to the "
+          "a learning rate cannot change every 0 steps. Fix: 1 step or more from one rate to the "
           "next");
     }
   }

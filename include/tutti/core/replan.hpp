@@ -50,9 +50,9 @@ template <class Queue>
     room += each.size();
   }
   if (room != values.size()) {
-    throw usage_error(sentence({"with these options the strategy remembers ", room,
-                                " floats and until now it was ", values.size(),
-                                ". Fix: keep what a compressor's memory depends on as it is"}));
+    throw usage_error(sentence(
+        {"with these options the strategy remembers ", room, " floats, but until now it was ",
+         values.size(), ". Fix: do not change options on which a compressor's memory depends"}));
   }
   for (const std::span<float> each : memories) {
     fill_from_host(queue, each, [&](std::span<float> into) {
@@ -186,8 +186,8 @@ class replan_steps {
     static void expect(bool fits) {
       if (!fits) {
         throw usage_error(
-            "what this architecture remembers on ranks that serve is not so many floats an element "
-            "of each chunk, and cannot move. Fix: save, and start again with the other options");
+            "this architecture's servers do not keep a fixed number of floats per element, so "
+            "their memory cannot move. Fix: save, and start again with the other options");
       }
     }
 
@@ -288,12 +288,13 @@ class replan_steps {
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
       if (its.model_.is_lent(position)) {
         throw usage_error(
-            "a plan cannot change while a lent gradient is written. Fix: replan before gradient()");
+            "a plan cannot change while a lent gradient is being written. Fix: replan before "
+            "gradient()");
       }
       if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
         throw usage_error(
             "a plan cannot change between two passes of a step. Fix: replan where every tensor has "
-            "been ready as often as run.accumulation says");
+            "been ready run.accumulation times");
       }
     }
   }
@@ -316,8 +317,8 @@ class replan_steps {
     expect_run_options(next.run);
     if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
       throw usage_error(
-          "who trains and who serves cannot change while they do. Fix: replan with as many servers "
-          "as before");
+          "a replan cannot change which ranks train and which serve. Fix: replan with as many "
+          "servers as before");
     }
     expect_goes_on<architecture, compression>(its.set_, next, its.steps());
   }
@@ -326,8 +327,8 @@ class replan_steps {
     if (hash_of_order(made) != hash_of_order(before)) {
       throw usage_error(
           "which tensors a compressor selects, and whether a fusion keeps types apart, cannot "
-          "change while a model trains: what is remembered has its place by class. Fix: replan "
-          "with these options as they were");
+          "change while a model trains, because the layout of memory depends on it. Fix: replan "
+          "with these options unchanged");
     }
   }
 

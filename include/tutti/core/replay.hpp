@@ -186,9 +186,9 @@ class drift {
   std::size_t left = most;
   for (const computation& each : model) {
     if (each.elements > left) {
-      throw usage_error(
-          sentence({"a replayed model has at most ", most, " elements, and with the ",
-                    each.elements, " of ", each.name, " this one has more. Fix: a smaller one"}));
+      throw usage_error(sentence({"a replayed model may have at most ", most,
+                                  " elements, but with the ", each.elements, " of ", each.name,
+                                  " this one has more. Fix: use a smaller one"}));
     }
     left -= each.elements;
   }
@@ -247,14 +247,16 @@ class replay_base {
   [[gnu::cold]] replay_base(std::vector<computation> model, payloads what, replay_options length)
       : model_(std::move(model)), what_(what), length_(length) {
     if (length.iterations < 1 || length.warmup < 0) {
-      throw usage_error("a replay needs at least 1 iteration and no negative warm-up");
+      throw usage_error("a replay needs at least 1 iteration and a warm-up of 0 or more");
     }
     if (!(length.jitter >= 0)) {
-      throw usage_error("a replay's jitter is a share of a pass. Fix: 0 or more");
+      throw usage_error(
+          "a replay's jitter, a share of a pass, must not be negative. Fix: 0 or more");
     }
     constexpr double most = 100;  // with which a pass is computed in a hundred thousand pieces
     if (!(length.slowdown >= 0) || !(length.slowdown <= most)) {
-      throw usage_error("a replay's slowdown is a share of a pass. Fix: from 0 to 100");
+      throw usage_error(
+          "a replay's slowdown, a share of a pass, is out of range. Fix: from 0 to 100");
     }
     expect_countable(model_);
     for (const auto& each : model_) {

@@ -66,12 +66,12 @@ struct report {
           << " messages, " << 1e3 * r.observing_seconds / taken << " ms of reading\n";
     }
     if (r.cycles_end_on_calls) {
-      out << "  what became ready in a cycle went on the caller's next call. Fix: run.progress = "
-             "progress::by_thread\n";
+      out << "  tensors that became ready in a cycle were sent only at the caller's next call. "
+             "Fix: set run.progress = progress::by_thread\n";
     }
     if (r.overflowed != 0) {
       out << "  " << r.overflowed
-          << " elements came back as infinities or NaN: above 65504 fp16 has no numbers. Fix: "
+          << " elements came back as infinity or NaN, because fp16 ends at 65504. Fix: use "
              "architecture::replicated<mean::before>, a smaller loss scale, or compression::bf16\n";
     }
     return out;

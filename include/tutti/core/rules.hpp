@@ -295,10 +295,10 @@ struct check_payloads_must_add {
 };
 template <class Architecture, class Compression>
 struct check_votes_need_a_sign_each {
-  static_assert(votes_need_a_sign_each<Architecture, Compression>::holds,
-                "tutti: this architecture counts votes, but this compressor's payload is not one "
-                "sign an element. Fix: use compression::sign or signum, or "
-                "architecture::replicated.");
+  static_assert(
+      votes_need_a_sign_each<Architecture, Compression>::holds,
+      "tutti: this architecture counts votes, but this compressor's payload is not one sign per "
+      "element. Fix: use compression::sign or signum, or architecture::replicated.");
 };
 template <class Architecture, class Compression>
 struct check_payloads_must_merge {
@@ -309,8 +309,8 @@ struct check_payloads_must_merge {
 template <class Architecture, class Compression>
 struct check_kept_magnitudes_select {
   static_assert(kept_magnitudes_select<Architecture, Compression>::holds,
-                "tutti: this architecture keeps the magnitude from which on elements travel, but "
-                "this compressor does not select by one. Fix: use "
+                "tutti: this architecture keeps a least magnitude of elements to send, but this "
+                "compressor does not select by one. Fix: use "
                 "error_feedback<compression::by_kth_magnitude>, or architecture::all_gather.");
 };
 template <class Architecture, class Compression>
@@ -322,19 +322,17 @@ struct check_rounded_parameters_are_remembered {
 };
 template <class Architecture, class Compression>
 struct check_rounded_parameters_are_all_there {
-  static_assert(
-      rounded_parameters_are_all_there<Architecture, Compression>::holds,
-      "tutti: of parameters that travel as a selection, whatever is not selected would be "
-      "0. Fix: a compressor that sends every element, or push_only<C>, whose parameters "
-      "travel as floats.");
+  static_assert(rounded_parameters_are_all_there<Architecture, Compression>::holds,
+                "tutti: this compressor sends a selection of elements, and every parameter outside "
+                "it would become 0. Fix: use a compressor that sends every element, or "
+                "push_only<C>, whose parameters travel as floats.");
 };
 template <class Architecture, class Compression>
 struct check_rounded_parameters_have_magnitudes {
-  static_assert(
-      rounded_parameters_have_magnitudes<Architecture, Compression>::holds,
-      "tutti: this compressor knows a few values alone, as 1 and -1, and every parameter would be "
-      "one of them. Fix: a compressor that sends magnitudes, as block_int8, or push_only<C>, whose "
-      "parameters travel as floats.");
+  static_assert(rounded_parameters_have_magnitudes<Architecture, Compression>::holds,
+                "tutti: this compressor sends only a few values, such as 1 and -1, and every "
+                "parameter would become one of them. Fix: use a compressor that sends magnitudes, "
+                "such as block_int8, or push_only<C>, whose parameters travel as floats.");
 };
 template <class Architecture, class Compression>
 struct check_native_adds_floats {
@@ -350,74 +348,77 @@ struct check_buckets_stay_whole {
 };
 template <class Fusion, class Schedule, class Coordination, class Architecture>
 struct check_gathering_needs_one_order {
-  static_assert(gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds,
-                "tutti: this fusion gathers at run time, but here every rank, or a server, would "
-                "gather something else, or a launch does not end in one go. Fix: use "
-                "fusion::up_to, or coordination::leader or negotiated with an architecture that "
-                "needs all ranks at once, and a schedule that leaves exchanges whole.");
+  static_assert(
+      gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds,
+      "tutti: this fusion gathers chunks at run time, but in this strategy ranks or servers would "
+      "gather different ones, or an exchange is done in several parts. Fix: use fusion::up_to, or "
+      "coordination::leader or negotiated with an architecture that needs all ranks at once, and a "
+      "schedule that leaves exchanges whole.");
 };
 template <class Fusion, class Schedule>
 struct check_gathering_holds_no_credit {
   static_assert(gathering_holds_no_credit<Fusion, Schedule>::holds,
-                "tutti: this fusion holds a group back until all of it may go, but this schedule "
-                "lets only so much go at once, and what is held back counts. Fix: "
+                "tutti: this fusion holds a group back until all of it can be sent, but this "
+                "schedule limits what is in flight and counts what is held back. Fix: use "
                 "schedule::as_ready, or fusion::when_ready.");
 };
 template <class Fusion, class Architecture>
 struct check_gathering_mixes_steps {
-  static_assert(gathering_mixes_steps<Fusion, Architecture>::holds,
-                "tutti: this fusion gathers at run time what may be of two steps, but this "
-                "architecture exchanges one step otherwise than the next. Fix: use fusion::up_to.");
+  static_assert(
+      gathering_mixes_steps<Fusion, Architecture>::holds,
+      "tutti: this fusion may gather chunks of two steps at run time, but this architecture "
+      "exchanges some steps differently from others. Fix: use fusion::up_to.");
 };
 template <class Fusion, class Architecture>
 struct check_gathering_moves_parts {
   static_assert(gathering_moves_parts<Fusion, Architecture>::holds,
-                "tutti: this fusion gathers other chunks in every step, but this architecture has "
-                "each rank update its own part of every chunk. Fix: use fusion::up_to.");
+                "tutti: this fusion gathers different chunks in every step, but this architecture "
+                "has each rank update its own part of every chunk. Fix: use fusion::up_to.");
 };
 template <class Fusion, class Compression>
 struct check_gathering_needs_smaller_units {
-  static_assert(gathering_needs_smaller_units<Fusion, Compression>::holds,
-                "tutti: this compressor works on whole buckets, but this fusion gathers others in "
-                "every step. Fix: use fusion::up_to, or a compressor whose unit is smaller.");
+  static_assert(
+      gathering_needs_smaller_units<Fusion, Compression>::holds,
+      "tutti: this compressor works on whole buckets, but this fusion gathers different ones in "
+      "every step. Fix: use fusion::up_to, or a compressor whose unit is smaller.");
 };
 template <class Architecture, class Compression>
 struct check_parameters_travel_whole {
   static_assert(parameters_travel_whole<Architecture, Compression>::holds,
-                "tutti: this architecture sends parameters, but what this compressor makes of a "
-                "parameter is not one. Fix: use compression::none, or an architecture that carries "
+                "tutti: this architecture sends parameters, but this compressor is lossy and would "
+                "change them. Fix: use compression::none, or an architecture that carries "
                 "gradients or differences.");
 };
 template <class Architecture, class Compression>
 struct check_differences_have_magnitudes {
   static_assert(differences_have_magnitudes<Architecture, Compression>::holds,
-                "tutti: this architecture sends what parameters have changed by, or momenta that "
-                "move them, but this compressor sends the sign of that alone, and each would be 1. "
-                "Fix: compression::scaled_sign, or an architecture that carries gradients.");
+                "tutti: this architecture sends changes of parameters, or momenta, but this "
+                "compressor sends only their signs, so that each would have magnitude 1. Fix: use "
+                "compression::scaled_sign, or an architecture that carries gradients.");
 };
 template <class Architecture, class Compression>
 struct check_kept_gradients_are_undivided {
   static_assert(kept_gradients_are_undivided<Architecture, Compression>::holds,
                 "tutti: this architecture divides gradients by the number of ranks before it "
-                "encodes them, but what this compressor keeps of them outlives that number. Fix: "
-                "mean::after, or a compressor without memory.");
+                "encodes them, but this compressor's memory of them may outlast that number. Fix: "
+                "use mean::after, or a compressor without memory.");
 };
 template <class Architecture, class Compression>
 struct check_residuals_are_sent {
-  static_assert(residuals_are_sent<Architecture, Compression>::holds,
-                "tutti: this compressor sends later what it has left out, but this architecture "
-                "drops payloads that come late, or from some step on sends none, and that would be "
-                "lost. Fix: a compressor without error feedback, push_only<C> where means alone "
-                "are compressed no more, or an architecture that takes every payload and "
-                "compresses to the end.");
+  static_assert(
+      residuals_are_sent<Architecture, Compression>::holds,
+      "tutti: this compressor sends later what it has left out, but this architecture drops late "
+      "payloads or stops compressing at some step, so that it would be lost. Fix: use a compressor "
+      "without error feedback, push_only<C> where only means stop being compressed, or an "
+      "architecture that takes every payload and compresses to the end.");
 };
 template <class Architecture, class Compression>
 struct check_momenta_are_of_all_steps {
   static_assert(momenta_are_of_all_steps<Architecture, Compression>::holds,
                 "tutti: this compressor sends each rank's momentum, but this architecture sends "
-                "gradients as they are before some step, or from it on, and those would have none. "
-                "Fix: an architecture that compresses in every step, or a compressor without a "
-                "momentum, and the optimizer's.");
+                "plain gradients before or after some step, which would have no momentum. Fix: use "
+                "an architecture that compresses in every step, or a compressor without a momentum "
+                "and an optimizer with one.");
 };
 template <class Architecture, class Compression>
 struct check_compression_is_used {
@@ -442,8 +443,8 @@ struct check_halves_need_an_exchange_of_two {
 template <class Architecture, class Compression>
 struct check_one_payload_for_all {
   static_assert(one_payload_for_all<Architecture, Compression>::holds,
-                "tutti: this compressor sends several sums a tensor, or different payloads for "
-                "different tensors, but this architecture knows one payload for all. Fix: use "
+                "tutti: this compressor sends several sums per tensor, or different payloads for "
+                "different tensors, but this architecture handles one payload for all. Fix: use "
                 "architecture::replicated or synchronous servers that add, and compressors that "
                 "are summable, or one compressor of one payload.");
 };
@@ -456,8 +457,8 @@ struct check_owners_need_an_optimizer {
 template <class Architecture, class Optimizer>
 struct check_momenta_are_exchanged_by_both {
   static_assert(momenta_are_exchanged_by_both<Architecture, Optimizer>::holds,
-                "tutti: momenta are exchanged by an architecture that sends them and an optimizer "
-                "that makes them, but only one of these does. Fix: "
+                "tutti: to exchange momenta takes an architecture that sends them and an optimizer "
+                "that makes them, but only one of these does. Fix: use "
                 "architecture::momentum_exchange with optimizer::one_bit_adam, or neither.");
 };
 template <class Architecture, class Optimizer>
@@ -469,9 +470,10 @@ struct check_pieces_need_an_elementwise_optimizer {
 };
 template <class Coordination>
 struct check_joins_are_negotiated {
-  static_assert(joins_are_negotiated<Coordination>::holds,
-                "tutti: a rank that has joined lets others have batches that it has not, but this "
-                "coordination takes every rank to have as many. Fix: coordination::negotiated.");
+  static_assert(
+      joins_are_negotiated<Coordination>::holds,
+      "tutti: a rank joins where others have more batches than it has, but this coordination "
+      "expects equally many on every rank. Fix: use coordination::negotiated.");
 };
 template <class Architecture, class Optimizer, class State>
 struct check_joined_ranks_send_zeros {
@@ -514,8 +516,8 @@ template <class Optimizer>
 struct check_optimizers_travel_as_bytes {
   static_assert(optimizers_travel_as_bytes<Optimizer>::holds,
                 "tutti: an optimizer is sent to servers as bytes when its values change, but this "
-                "one owns memory or copies itself by a function. Fix: keep numbers in it, and a "
-                "std::array where there are several.");
+                "one owns memory or has its own copy constructor. Fix: keep only numbers in it, "
+                "and a std::array where there are several.");
 };
 template <class Architecture, class Transport>
 struct check_peers_must_be_addressable {
@@ -541,10 +543,11 @@ struct check_senders_must_be_known {
 
 template <class Compression, class Transport>
 struct check_lengths_must_be_known {
-  static_assert(lengths_must_be_known<Compression, Transport>::holds,
-                "tutti: this compressor's payloads are as long as its encoding tells, but this "
-                "transport's host sends before its stream has encoded. Fix: use a compressor of a "
-                "fixed length, as block_int8 is, or transport::in_process or mpi in host memory.");
+  static_assert(
+      lengths_must_be_known<Compression, Transport>::holds,
+      "tutti: this compressor's payloads have a length that only its encoding tells, but this "
+      "transport's host sends before its stream has encoded. Fix: use a compressor of a fixed "
+      "length, such as block_int8, or transport::in_process or mpi in host memory.");
 };
 
 /// Compiles a compressor's verbs for a device's queue before anything else is compiled, so that a

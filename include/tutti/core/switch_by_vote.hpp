@@ -63,7 +63,8 @@ class switch_by_vote {
                  interference watched = interference())
       : window_(window), then_(std::move(then)), watched_(watched) {
     if (window == 0) {
-      throw usage_error("switch_by_vote: a window of 0 steps. Fix: a window of at least 1 step");
+      throw usage_error(
+          "switch_by_vote: the window must not be 0 steps. Fix: a window of at least 1 step");
     }
   }
 

@@ -148,9 +148,10 @@ class watch {
     const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
     const bool all_there = ended == ranks_.end();
     if (about_.chunk == no_chunk) {
-      return all_there ? "every rank answers and none goes on: they wait for different things"
-                       : sentence({"rank ", ended - ranks_.begin(),
-                                   " has ended and no other rank goes on"});
+      return all_there
+                 ? "every rank answers but none makes progress: they wait for different things"
+                 : sentence({"rank ", ended - ranks_.begin(),
+                             " has ended and no other rank makes progress"});
     }
     return all_there ? sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"})
                      : sentence({"every other rank submitted chunk ", about_.chunk, ", rank ",

@@ -161,8 +161,8 @@ float scale_of([[maybe_unused]] const O& values) {
 [[gnu::cold]] inline void expect_scale(float scale) {
   if (!(scale > 0 && __builtin_isfinite(scale) && __builtin_isfinite(1 / scale))) {
     throw usage_error(
-        "the loss's scale is no number above 0 by which gradients could be divided again. Fix: "
-        "scale = 65536, or train without one");
+        "the loss scale must be above 0, and it and its inverse finite. Fix: scale = 65536, or "
+        "train without one");
   }
 }
 /// The factor by which gradients grow when the optimizer's values change from `before` to `after`.
@@ -190,8 +190,8 @@ template <class Compression, optimizer_policy O>
 void expect_one_momentum(const O& values) {
   if (facts::keeps_momentum<Compression> && momentum_of(values) != 0) {
     throw usage_error(
-        "this compressor sends each rank's momentum, and the optimizer would keep a momentum of "
-        "that, which diverges. Fix: 0 for the optimizer's momentum, or its beta1");
+        "this compressor sends each rank's momentum, and the optimizer would make a second "
+        "momentum of it, which diverges. Fix: set the optimizer's momentum, or its beta1, to 0");
   }
 }
 
@@ -203,10 +203,9 @@ void expect_momenta_go_on([[maybe_unused]] const O& was, [[maybe_unused]] const 
                           [[maybe_unused]] std::uint64_t step) {
   if constexpr (exchanges_momenta<O> && facts::memory_per_element < Compression >> 0) {
     if (was.exchanges_momenta(step) && !wanted.exchanges_momenta(step)) {
-      throw usage_error(sentence(
-          {"the optimizer would exchange gradients again at step ", step,
-           ", and what compressors have left out of momenta would wait. Fix: a freeze_step that "
-           "has passed"}));
+      throw usage_error(sentence({"the optimizer would exchange gradients again at step ", step,
+                                  ", and what compressors have left out of momenta would stay "
+                                  "unsent. Fix: use a freeze_step that has passed"}));
     }
   }
 }

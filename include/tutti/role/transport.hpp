@@ -296,11 +296,10 @@ class endpoint {
   /// Starts a task that runs concurrently with the caller, who must await it before the caller
   /// ends.
   void start(task& beside) const {
-    static_assert(
-        !is_stream_ordered<Transport>,
-        "tutti: coroutines beside each other begin their messages in two groups, but this "
-        "transport's messages move a group at a time. Fix: begin all of them in one "
-        "coroutine before it awaits the first, and await them by all_of.");
+    static_assert(!is_stream_ordered<Transport>,
+                  "tutti: concurrent coroutines begin their messages in two groups, but this "
+                  "transport moves one group of messages at a time. Fix: begin all of them in one "
+                  "coroutine before it awaits the first, and await them by all_of.");
     beside.start(transport_->ready_coroutines());
   }
 
@@ -364,7 +363,7 @@ class group_endpoint {
       : whole_(whole),
         ranks_(ranks),
         rank_(static_cast<int>(loops::find(ranks, whole.rank()) - ranks.begin())) {
-    TUTTI_ASSERT(rank_ < size(), "a rank is no member of the group that it asks for");
+    TUTTI_ASSERT(rank_ < size(), "a rank is not a member of the group that it asks for");
   }
 
   int rank() const { return rank_; }

@@ -14,8 +14,8 @@ namespace tutti::transport {
 inline std::vector<int> numbered_hosts(int ranks, const std::vector<int>& given) {
   const auto count = static_cast<int>(given.size());
   if (count != ranks) {
-    throw usage_error(sentence({"of ", ranks, " ranks the hosts of ", count,
-                                " are given. Fix: one number a rank, or none"}));
+    throw usage_error(sentence({"for ", ranks, " ranks there are ", count,
+                                " host numbers. Fix: give one per rank, or none"}));
   }
   std::vector<int> named;
   std::vector<int> numbers;

@@ -88,9 +88,9 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
     }
     all_there = true;
   } catch (const std::exception& refused) {
-    first = std::make_exception_ptr(usage_error(
-        sentence({"rank ", threads.size(), " of ", ranks, " has got no thread: ", refused.what(),
-                  ". Fix: fewer ranks, or more threads for a process (ulimit -u, ulimit -s)"})));
+    first = std::make_exception_ptr(usage_error(sentence(
+        {"rank ", threads.size(), " of ", ranks, " could not start a thread: ", refused.what(),
+         ". Fix: use fewer ranks, or allow a process more threads (ulimit -u, ulimit -s)"})));
   }
   for (auto& each : threads) {
     each.join();

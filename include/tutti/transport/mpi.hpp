@@ -249,8 +249,8 @@ class mpi_on {
   auto receive_any(channel from_channel) {
     if (from_channel == channel::data) {
       throw usage_error(
-          "MPI ranks receive from anybody on every channel but the data channel. Fix: receive from "
-          "a rank by its number, or send on another channel");
+          "over MPI, messages on the data channel cannot be received from just any peer. Fix: "
+          "receive from a rank by its number, or send on another channel");
     }
     return loan_operation(transfers_, from_channel);
   }
@@ -272,7 +272,9 @@ class mpi_on {
   /// bytes that a ring would send. After a failure it cannot be cancelled: see `poll`.
   auto all_reduce(tag where, std::span<float> data) requires(!on_device) {
     if (data.size() > INT_MAX) {
-      throw usage_error("MPI adds at most 2^31 numbers at once. Fix: cut smaller chunks");
+      throw usage_error(
+          "MPI adds at most 2^31 - 1 numbers at once, and a chunk has more. Fix: cut smaller "
+          "chunks");
     }
     return all_reduce_operation(transfers_, transfers_.valid(where, std::as_bytes(data)), data);
   }
@@ -295,8 +297,8 @@ class mpi_on {
   /// Shows up to 56 bytes to every rank and completes when all have shown theirs.
   auto rendezvous(tag where, std::span<const std::byte> bytes) requires(!on_device) {
     if (!may_rendezvous_at(where)) {
-      throw usage_error(sentence({"there is no rendezvous on chunk ", where.chunk, ", lane ",
-                                  where.lane, ". Fix: ask may_rendezvous_at"}));
+      throw usage_error(sentence({"a rendezvous is not possible on chunk ", where.chunk, ", lane ",
+                                  where.lane, ". Fix: check may_rendezvous_at first"}));
     }
     return detail::rendezvous_operation<transfers>(transfers_, transfers_.valid(where, bytes),
                                                    bytes);

@@ -49,7 +49,7 @@ class nccl_error : public communication_error {
       case ncclUnhandledCudaError:
       case ncclSystemError:
       case ncclInvalidUsage:
-        return ". Fix: NCCL_DEBUG=WARN says which call and why";
+        return ". Fix: set NCCL_DEBUG=WARN to see which call failed and why";
       default:
         return "";
     }
@@ -151,8 +151,8 @@ class nccl_communicator {
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       if (waited.count() > deadline_) {
         throw communication_error(
-            sentence({"NCCL has not come together within ", static_cast<int>(deadline_),
-                      " s. Fix: NCCL_DEBUG=INFO says which ranks it waits for"}));
+            sentence({"NCCL has not connected all ranks within ", static_cast<int>(deadline_),
+                      " s. Fix: set NCCL_DEBUG=INFO to see which ranks it waits for"}));
       }
       meanwhile();
       std::this_thread::yield();
@@ -332,8 +332,8 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
       end = carrier.now() + deadline + grace;
     }
     if (carrier.now() > end) {
-      const auto missing =
-          sentence({"rank ", std::max(awaited, 0), " has not come to make a communicator in time"});
+      const auto missing = sentence({"rank ", std::max(awaited, 0),
+                                     " has not joined the making of an NCCL communicator in time"});
       carrier.abort(missing);
       carrier.fail(std::make_exception_ptr(communication_error(missing)));
     }
@@ -369,9 +369,10 @@ class nccl_library {
   nccl_library(Carrier& carrier, nccl_communicator users)
       : stream_(cuda::priority::urgent), communicator_(std::move(users)) {
     if (communicator_.rank() != carrier.rank() || communicator_.size() != carrier.size()) {
-      throw usage_error(sentence({"rank ", carrier.rank(), " of ", carrier.size(), " is rank ",
-                                  communicator_.rank(), " of ", communicator_.size(),
-                                  " in this NCCL communicator. Fix: make it with the same ranks"}));
+      throw usage_error(
+          sentence({"rank ", carrier.rank(), " of ", carrier.size(), " is rank ",
+                    communicator_.rank(), " of ", communicator_.size(),
+                    " in this NCCL communicator. Fix: create it with the same ranks"}));
     }
     connect(carrier, communicator_.deadline());
   }
@@ -454,8 +455,9 @@ class nccl_library {
       if (!found.empty() || waited.count() > deadline) {
         abort();
         throw communication_error(
-            found.empty() ? sentence({"rank ", rank, " could not exchange a byte with every other"})
-                          : found);
+            found.empty()
+                ? sentence({"rank ", rank, " could not exchange a byte with every other rank"})
+                : found);
       }
       try {
         detail::expect_others(carrier);

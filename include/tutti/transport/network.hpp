@@ -57,7 +57,7 @@ class network {
       throw usage_error("cannot simulate " + std::to_string(ranks) + " ranks. Fix: use at least 1");
     }
     if (per_host < 1) {
-      throw usage_error("a host has at least 1 rank, not " + std::to_string(per_host));
+      throw usage_error("a host must have at least 1 rank, not " + std::to_string(per_host));
     }
     for (int rank = 0; rank < ranks; ++rank) {
       host_.push_back(static_cast<std::size_t>(rank / per_host));
@@ -95,11 +95,12 @@ class network {
   /// run_shaped ignores it. Throws usage_error for a host that does not exist or a moment before 0.
   void change_nic(seconds when, std::size_t host, link nic) {
     if (!(when >= 0)) {
-      throw usage_error("a NIC changes at " + std::to_string(when) + " s. Fix: a moment from 0 on");
+      throw usage_error("a NIC cannot change at " + std::to_string(when) +
+                        " s. Fix: use a time of 0 or later");
     }
     if (host >= nics_.size()) {
       throw usage_error("host " + std::to_string(host) + " is not one of " +
-                        std::to_string(nics_.size()) + ". Fix: count from 0");
+                        std::to_string(nics_.size()) + " hosts. Fix: count hosts from 0");
     }
     changes_.push_back({when, host, check(nic)});
   }
@@ -168,7 +169,8 @@ class network {
       throw usage_error("a link needs a rate above 0 and a latency of 0 or more");
     }
     if (!(each.share_of_one > 0 && each.share_of_one <= 1)) {
-      throw usage_error("one message's share of a link is above 0 and at most 1. Fix: as 0.75");
+      throw usage_error(
+          "one message's share of a link must be above 0 and at most 1. Fix: 0.75, for example");
     }
     return each;
   }

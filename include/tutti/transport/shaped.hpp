@@ -139,7 +139,7 @@ class shaped_process {
     if (events.empty() && now - all_idle_since() > stall_limit_) {
       const std::string waiting = end().waits_for();
       shared_.abort("nothing moves: rank " + std::to_string(end().rank()) + " waits for " +
-                    (waiting.empty() ? "what it sent to be read" : waiting));
+                    (waiting.empty() ? "what it sent to be received" : waiting));
       return;
     }
     const seconds due = events.empty() ? longest_nap : events.next_due() - now - wake_up_time;

@@ -298,8 +298,8 @@ class stream_ordered {
   auto receive_any(channel from_channel) {
     if (from_channel == channel::data) {
       throw usage_error(
-          "messages of the data channel carry no sender here. Fix: receive from a rank by its "
-          "number, or send on another channel");
+          "messages on this transport's data channel carry no sender. Fix: receive from a rank by "
+          "its number, or send on another channel");
     }
     return carrier_->receive_any(from_channel);
   }
@@ -389,13 +389,13 @@ class stream_ordered {
   static void expect_data(tag where) {
     if (where.channel != channel::data) {
       throw usage_error(
-          "pairs, folds and sums go by the data channel. Fix: send and receive_loan for what is in "
-          "the host's memory");
+          "pairs, folds and sums work only on the data channel. Fix: use send and receive_loan for "
+          "data in host memory");
     }
   }
   static void expect_memory(std::span<const std::byte> bytes) {
     if (bytes.data() == nullptr && !bytes.empty()) {
-      throw usage_error("a device moves no phantoms. Fix: give the tensors memory, or simulate");
+      throw usage_error("a device cannot send phantoms. Fix: give the tensors memory, or simulate");
     }
   }
 

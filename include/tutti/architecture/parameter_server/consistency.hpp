@@ -90,10 +90,10 @@ struct delay_compensated : asynchronous {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("lambda", self.lambda, "share of a gradient's correction; 0: none");
+      visit("lambda", self.lambda, "weight of a late gradient's correction; 0: none");
       visit("lambda_is", self.lambda_is,
-            "constant, or adaptive: over the root of the gradients' mean square");
-      visit("decay", self.decay, "adaptive: what that mean square keeps with each push");
+            "constant, or adaptive: divided by the root of the gradients' mean square");
+      visit("decay", self.decay, "adaptive: share of that mean square that is kept at each push");
     }
   };
 
@@ -101,12 +101,11 @@ struct delay_compensated : asynchronous {
   static void expect(const options& set, int) {
     if (!(set.lambda >= 0) || set.lambda > std::numeric_limits<float>::max()) {
       throw usage_error(
-          "architecture.lambda is no share of a correction. Fix: 0 or more, as 0.04, or 2 where it "
-          "is adaptive");
+          "architecture.lambda must be 0 or more. Fix: 0.04, for example, or 2 where it is "
+          "adaptive");
     }
     if (!(set.decay >= 0 && set.decay < 1)) {
-      throw usage_error(
-          "architecture.decay keeps no mean of squares. Fix: from 0 to below 1, as 0.95");
+      throw usage_error("architecture.decay must be from 0 to below 1. Fix: 0.95, for example");
     }
   }
 
@@ -139,8 +138,8 @@ struct bounded_staleness {
   static void expect(const options& set, int) {
     if (set.staleness < 0) {
       throw usage_error(sentence({"architecture.staleness of ", set.staleness,
-                                  " cannot be kept: no worker is behind itself. Fix: 0, which is "
-                                  "synchronous, or more"}));
+                                  " is out of range: no worker can be behind itself. Fix: 0, which "
+                                  "is synchronous, or more"}));
     }
   }
 
@@ -203,18 +202,17 @@ struct backup_workers {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("backups", self.backups,
-            "workers more than gradients that a step waits for; below 0: it waits for more");
+            "a step waits for this many gradients fewer than there are workers; below 0: for more");
     }
   };
 
   /// Throws usage_error if a step would wait for no gradient.
   static void expect(const options& set, int workers) {
     if (set.backups >= workers) {
-      throw usage_error(
-          sentence({set.backups, " backup workers among ", workers,
-                    " leave a step no gradient to wait for. Fix: architecture.backups "
-                    "of at most ",
-                    workers - 1}));
+      throw usage_error(sentence({set.backups, " backups among ", workers,
+                                  " workers leave a step no gradient to wait for. Fix: set "
+                                  "architecture.backups to at most ",
+                                  workers - 1}));
     }
   }
 

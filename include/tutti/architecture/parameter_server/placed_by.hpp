@@ -73,10 +73,11 @@ struct mixed_hosts {
   /// have hosts to themselves. Further servers would not help.
   static mixed_hosts of(int workers, int servers) {
     if (servers < workers || servers - workers > workers) {
-      throw usage_error(sentence(
-          {servers, " servers cannot be one on each of ", workers,
-           " workers' hosts and at most as many more on their own. Fix: architecture.servers from ",
-           workers, " to ", 2 * std::int64_t{workers}, ", or placed_by least_loaded"}));
+      throw usage_error(
+          sentence({servers, " servers are too few or too many for one on each of ", workers,
+                    " workers' hosts and at most as many on other hosts. Fix: set "
+                    "architecture.servers from ",
+                    workers, " to ", 2 * std::int64_t{workers}, ", or placed_by = least_loaded"}));
     }
     return {static_cast<std::uint64_t>(workers), static_cast<std::uint64_t>(servers - workers)};
   }
@@ -210,8 +211,8 @@ void place_by_key(plan& made, int first, ServerOf server_of) {
     case placed_by::mixed:
       if (classes < servers) {
         throw usage_error(
-            sentence({"mixed mode has ", classes, " classes of keys for ", servers,
-                      " servers. Fix: architecture.mixed_classes of at least ", servers}));
+            sentence({"placed_by mixed has ", classes, " hash classes of keys for ", servers,
+                      " servers. Fix: set architecture.mixed_classes to at least ", servers}));
       }
       return detail::place_mixed(made, workers, mixed_hosts::of(workers, servers),
                                  static_cast<std::uint64_t>(classes));

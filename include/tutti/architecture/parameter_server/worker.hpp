@@ -33,8 +33,8 @@ class parameter_server_worker {
   explicit parameter_server_worker(World& world) : world_(&world) {
     if (first_chosen_step(world.compressor()) > 0) {
       throw usage_error(
-          "compression::select: servers know of no step in which to start. Fix: start = 0, or an "
-          "architecture that all-reduces.");
+          "compression::select: servers do not know the step in which it starts. Fix: set start = "
+          "0, or use an architecture that all-reduces.");
     }
     if constexpr (pushes_differences) {
       if (world.trains()) {

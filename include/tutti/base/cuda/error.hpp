@@ -24,12 +24,14 @@ class cuda_error : public error {
     switch (code) {
       case cudaErrorNoDevice:
       case cudaErrorInsufficientDriver:
-        return ". Fix: run on a machine with a GPU and a driver as new as this CUDA, or use "
-               "transport::in_process";
+        return ". Fix: run on a machine with a GPU and a driver at least as new as this CUDA, or "
+               "use transport::in_process";
       case cudaErrorMemoryAllocation:
-        return ". Fix: smaller buckets (fusion.bytes), fewer ranks on this GPU, or free memory";
+        return ". Fix: use smaller buckets (fusion.bytes) or fewer ranks on this GPU, or free "
+               "memory";
       case cudaErrorNoKernelImageForDevice:
-        return ". Fix: build with CMAKE_CUDA_ARCHITECTURES of this GPU, or the preset cuda-all";
+        return ". Fix: build with CMAKE_CUDA_ARCHITECTURES set for this GPU, or with the preset "
+               "cuda-all";
       default:
         return "";
     }

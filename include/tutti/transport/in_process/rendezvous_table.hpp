@@ -27,9 +27,9 @@ class rendezvous_table {
   rendezvous at(tag where) {
     const std::size_t place = where.chunk * std::size_t{lanes_per_chunk} + where.lane;
     if (place / block_size >= blocks_.size()) {
-      throw usage_error(sentence({"a rendezvous is on chunks below ",
+      throw usage_error(sentence({"a rendezvous is possible on chunks below ",
                                   blocks_.size() * block_size / lanes_per_chunk, ", not on chunk ",
-                                  where.chunk, ". Fix: cut fewer chunks"}));
+                                  where.chunk, ". Fix: cut tensors into fewer chunks"}));
     }
     auto& slot = blocks_[place / block_size];
     rendezvous_line* found = slot.load(std::memory_order_acquire);

@@ -29,9 +29,9 @@ class mpi_session {
     check(MPI_Finalized(&ended));
     if (ended != 0) {
       throw usage_error(
-          "MPI has ended in this process and starts only once: the last transport::mpi ends what "
-          "the first has started. Fix: MPI_Init_thread and MPI_Finalize of your own around all of "
-          "them, or one transport that lives as long");
+          "MPI was finalized in this process and cannot start again: the last transport::mpi "
+          "finalizes what the first has started. Fix: call MPI_Init_thread and MPI_Finalize "
+          "yourself around all of them, or keep one transport");
     }
     if (running == 0) {
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level_));
@@ -166,11 +166,12 @@ class mpi_world {
       check(MPI_Bcast(said.data(), 2, MPI_INT, who, all));
       const int expected = first[static_cast<std::size_t>(said[0])];
       const auto list =
-          said[0] == 0 ? sentence({"rank ", who, " is given the hosts of ", said[1],
-                                   " ranks, and rank 0 of ", expected})
-                       : sentence({"rank ", who, " is told that rank ", said[0] - 1, " is on host ",
-                                   said[1], ", and rank 0 on host ", expected});
-      throw usage_error(sentence({list, ". Fix: the same list on every rank"}));
+          said[0] == 0
+              ? sentence({"rank ", who, " was given the hosts of ", said[1],
+                          " ranks, but rank 0 those of ", expected})
+              : sentence({"rank ", who, " was told that rank ", said[0] - 1, " is on host ",
+                          said[1], ", but rank 0 was told host ", expected});
+      throw usage_error(sentence({list, ". Fix: pass the same list on every rank"}));
     }
     return numbered_hosts(size, given.empty() ? hosts_of(all) : given);
   }

@@ -77,11 +77,11 @@ class mpi_transfers {
   /// Returns `where`. Throws usage_error if MPI cannot carry that tag or those bytes.
   tag valid(tag where, std::span<const std::byte> bytes) const {
     if (wide_tag(where) > world_->greatest_tag()) {
-      throw usage_error(sentence({"chunk ", where.chunk, " is beyond MPI's greatest tag, ",
-                                  world_->greatest_tag(), ". Fix: cut fewer chunks"}));
+      throw usage_error(sentence({"chunk ", where.chunk, " needs a tag above MPI's greatest, ",
+                                  world_->greatest_tag(), ". Fix: cut tensors into fewer chunks"}));
     }
     if (bytes.data() == nullptr && !bytes.empty()) {
-      throw usage_error("MPI moves no phantoms. Fix: give the tensors memory, or simulate");
+      throw usage_error("MPI cannot send phantoms. Fix: give the tensors memory, or simulate");
     }
     return where;
   }

@@ -63,8 +63,8 @@ requires(!Carrier::virtual_time) class shaped_link {
         overdue_(static_cast<std::size_t>(ranks)) {
     try {
       if (network_.ranks() != ranks) {
-        throw usage_error("a network of " + std::to_string(network_.ranks()) + " ranks for " +
-                          std::to_string(ranks) + " processes. Fix: start as many");
+        throw usage_error("the network has " + std::to_string(network_.ranks()) + " ranks for " +
+                          std::to_string(ranks) + " processes. Fix: start one process per rank");
       }
       drive(open(carrier));
     } catch (...) {

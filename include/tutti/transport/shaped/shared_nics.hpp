@@ -96,7 +96,7 @@ class shared_nics {
   shared_nics(const name& known, std::size_t count, int how) : name_(known), count_(count) {
     const int file = ::shm_open(name_.data(), how, 0600);
     if (file < 0) {
-      throw usage_error("this process finds no memory to share with the other ranks: " + reason() +
+      throw usage_error("this process cannot open the memory that the ranks share: " + reason() +
                         ". Fix: run all ranks on one host that has /dev/shm");
     }
     const bool sized = (how & O_CREAT) == 0 || ::ftruncate(file, static_cast<off_t>(bytes())) == 0;
@@ -104,7 +104,7 @@ class shared_nics {
         sized ? ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     ::close(file);
     if (page == MAP_FAILED) {
-      throw usage_error("no memory to share between processes: " + reason() +
+      throw usage_error("processes cannot share memory: " + reason() +
                         ". Fix: make /dev/shm larger");
     }
     nics_ = static_cast<shared_nic*>(page);
