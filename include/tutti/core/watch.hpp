@@ -60,8 +60,8 @@ class watch {
   /// it.
   seconds asked_at() const { return asked_at_; }
 
-  /// Asks every other rank about a chunk. Their answers are compared with those that came since
-  /// `begin`.
+  /// Asks every other rank about a chunk. Their answers are compared with those to the question
+  /// before, if that was asked since `begin`.
   [[gnu::cold]] void ask(const chunk_step& about, seconds begin) {
     const bool measured = asked_at_ >= begin;
     moved_on_ = measured && about != about_;
@@ -76,7 +76,8 @@ class watch {
         with.answer.emplace();
         with.answer->about = about;
         owner_->describe(about, *with.answer);
-      } else if (with.asking.done() && !with.excused) {  // else it will read the last question
+      } else if (with.asking.done() && !with.excused) {
+        // A rank that has not read the last question yet is asked no other.
         with.answer.reset();
         with.question.what = control_message::kind::question;
         with.question.about = about;
