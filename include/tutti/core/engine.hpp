@@ -305,8 +305,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Waits for every tensor first. Errors end the engine on every rank: as usage_error if options
   /// differ or are refused, as communication_error with its name if a rank does not call. Cost:
   /// three rounds of small messages through rank 0, and the plan and its buffers are made again.
-  /// Memories of servers, and of ranks that encode means or update parts of chunks, travel through
-  /// rank 0. Where ranks encode means or update parts, each meanwhile holds the memories of all.
+  /// Memories of servers, and of ranks that encode means or update parameters by parts of chunks,
+  /// travel through rank 0. In the latter case each rank meanwhile holds the memories of all.
   void replan(const options& set) requires(!virtual_time) {
     drain();
     due_call_.store("replan()", std::memory_order_relaxed);
