@@ -58,7 +58,8 @@ class choice {
 
   /// Returns the time between two looks at what is ready; zero if nothing need wait for one.
   seconds cycle() const requires has_cycle { return fusion_.cycle(); }
-  /// Passes every chunk that may go to the fusion, for `next_launch`, and takes its credit.
+  /// Takes credit for every chunk that the schedule lets start, and hands it to the fusion, which
+  /// groups such chunks in `next_launch`.
   void stage() requires gathers {
     while (const auto chunk = schedule_.next()) {
       fusion_.stage(*chunk);

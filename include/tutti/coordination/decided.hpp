@@ -64,15 +64,15 @@ class decided {
     }
   }
 
-  /// Takes what this rank, which is rank 0, has decided itself.
+  /// Takes words unchecked, as rank 0 does those that it has decided itself.
   void push(std::span<const std::uint32_t> record) {
     for (const std::uint32_t word : record) {
       at(heard_++) = word;
     }
   }
 
-  /// Returns the oldest launch, once all its chunks are ready and its words are among the first
-  /// `left` that were ever decided.
+  /// Returns the oldest launch, by its first chunk, once all its chunks are ready and its words are
+  /// among the first `left` that were ever decided.
   template <class IsReady>
   std::optional<std::uint32_t> next(IsReady is_ready, std::size_t left) {
     while (carried_out_ != heard_) {

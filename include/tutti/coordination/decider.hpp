@@ -23,7 +23,7 @@ enum class bounded_by {
 
 /// Rank 0's half of a coordination. It takes in buckets that are ready, decides launches by the
 /// choice of schedule and fusion, runs the fusion's timer, and writes the words that tell the other
-/// ranks. Only rank 0 decides by credit.
+/// ranks. While rank 0 decides, only its own credit holds launches back.
 ///
 /// A cycle of the timer begins only when there is something new to decide. It ends a whole number
 /// of cycles after the last one ended, and the first one lasts one cycle. A timer that ran without

@@ -23,10 +23,13 @@ namespace tutti::coordination {
 ///
 /// It decides step by step: a bucket that is ready before all chunks of the step before have been
 /// launched waits until they have. A rank may therefore wait, between its first and its last
-/// gradient of a step, for tensors that it handed in during earlier steps. Every tensor is handed
-/// in, or absent, once a step. Plan: none. Wire: a word a launch, and one a chunk where several
-/// travel together, from rank 0 to each other rank. Cost: a latency before the others start. After:
-/// Peng et al., "ByteScheduler", SOSP 2019.
+/// gradient of a step, for tensors that it handed in during earlier steps. Every tensor must be
+/// handed in, or said to be absent, once a step.
+/// Plan: none.
+/// Wire: a word a launch, and one a chunk where several travel together, from rank 0 to each other
+/// rank.
+/// Cost: a latency before the others start.
+/// After: Peng et al., "ByteScheduler", SOSP 2019.
 struct leader {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;

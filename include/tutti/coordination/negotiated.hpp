@@ -30,7 +30,7 @@ namespace tutti::coordination {
 /// Cost: two latencies before anything starts; no rank ever waits inside a launch for a late one.
 /// After: Sergeev and Del Balso, "Horovod", 2018, and its response cache. There ranks combine bits,
 /// and each works out the launches. Here rank 0 alone works them out, which starts them as early
-/// and sends a quarter of the bytes.
+/// and sends a quarter as much.
 struct negotiated {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;

@@ -147,8 +147,7 @@ class report_words {
   }
 
   /// Returns which bucket was in a slot after `version` launches of buckets. A rank that reports
-  /// has not heard of the last launch of each bucket at most, so the changes since then are still
-  /// kept.
+  /// may lack at most the last launch of each bucket, so all changes since then are still kept.
   std::uint32_t bucket_in(std::uint32_t slot, std::uint32_t version) const {
     for (std::uint32_t each = version; each != version_; ++each) {
       const auto& change = changes_[each % changes_.size()];

@@ -11,8 +11,8 @@
 /// how far they have carried out what they were told, and `all_joined` says that no rank has a
 /// batch left.
 ///
-/// The other ranks' words have one of the kinds below in their two upper bits; the other bits are
-/// the value.
+/// The other ranks send records. Each begins with a word that has one of the kinds below in its two
+/// upper bits, and a value in its other bits.
 namespace tutti::coordination::words {
 
 inline constexpr std::uint32_t low = 0xffff;
@@ -29,7 +29,7 @@ inline constexpr std::uint32_t number = 0;         ///< of a bucket that is read
 inline constexpr std::uint32_t left = value - 1;   ///< in place of a number: the rank has left
 inline constexpr std::uint32_t joined = value;     ///< in place of a number: it has no more batches
 inline constexpr std::uint32_t bits = 0x40000000;  ///< a version and so many words of bits follow
-inline constexpr std::uint32_t carried_out = 0x80000000;  ///< so many words, modulo 2^30
+inline constexpr std::uint32_t carried_out = 0x80000000;  ///< count of rank 0's words, modulo 2^30
 inline constexpr std::uint32_t name = 0xc0000000;  ///< of a bucket; its bytes and letters follow
 
 }  // namespace tutti::coordination::words

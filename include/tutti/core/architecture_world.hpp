@@ -53,7 +53,7 @@ class architecture_world {
       (facts::memory_per_element<compression> + facts::memory_per_element<relay_type> > 0 ||
        !facts::summable<compression>);
 
-  /// `failed(context, why)` receives exceptions of tasks beside.
+  /// `failed(context, why)` receives the exceptions of tasks that `beside` has started.
   [[gnu::cold]] architecture_world(transport& world, const plan& made,
                                    model_memory<queue_type>& model, const compression& compressor,
                                    const optimizer& values, int workers, unsigned accumulation,
@@ -84,7 +84,8 @@ class architecture_world {
   unsigned accumulation() const { return accumulation_; }
   void accumulate(unsigned passes) { accumulation_ = passes; }
   const plan& planned() const { return *plan_; }
-  /// The first tensor of a chunk; its only one if the compressor works on whole tensors.
+  /// The tensor that a chunk is, if its compressor works on whole tensors; else the first tensor of
+  /// the chunk's bucket.
   const tensor_facts& tensor_of(const chunk& piece) const {
     return plan_->backward[plan_->buckets[piece.bucket].first_tensor];
   }
@@ -134,7 +135,7 @@ class architecture_world {
     return phantom() ? std::span<float>() : parallel.subspan(piece.first_element, piece.elements);
   }
 
-  // ---- parameters, of a chunk: run by run
+  // ---- parameters of a chunk, which may lie in several runs of memory
 
   void read_parameters(const chunk& piece, std::span<float> into) const {
     for_each_run(piece, [&](std::span<float> parameters, std::size_t in_chunk) {
@@ -306,7 +307,7 @@ class architecture_world {
 
   // ---- tasks beside
 
-  /// Starts a task that nobody awaits. If it fails, this rank's part ends.
+  /// Starts a task that nobody awaits. If it fails, every rank's part ends.
   void beside(task work) { beside_.start(std::move(work)); }
   /// Returns whether all tasks of `beside` have ended.
   bool at_rest() const { return beside_.at_rest(); }

@@ -59,7 +59,7 @@ class batch_by_noise {
   unsigned passes() const { return passes_; }
 
  private:
-  /// Keeps the present number if the noise scale is negative or NaN, as an early estimate may be.
+  /// Keeps the present number if the noise scale is not positive, as an estimate may be, or NaN.
   unsigned passes_for(double scale, double images_a_pass) const {
     if (!(scale > 0)) {
       return passes();

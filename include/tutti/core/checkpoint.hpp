@@ -295,8 +295,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// its number wrote, all of one step where workers keep a common step. The strategy, model,
 /// optimizer and number of ranks must be those of the saved run. So must the fusion and the
 /// partition, where each rank updates a part of every chunk or remembers the residuals of the means
-/// that it encodes. Any other option may differ as after `engine::replan`, and is refused where
-/// `replan` refuses it.
+/// that it encodes, and where servers remember something. Any other option may differ as after
+/// `engine::replan`, and is refused where `replan` refuses it.
 /// Throws usage_error, which names the difference, if the file is of another run or damaged. By
 /// then it may have overwritten memory of this engine, and nothing else. The engine must not be
 /// used any more.
@@ -381,8 +381,8 @@ void load(Engine& engine, std::istream& in) {
       throw usage_error(sentence({"the checkpoint is from step ", head.steps,
                                   " but holds no learned order. Fix: use one that `save` wrote"}));
     }
-    if (learned_order.front() ==
-        no_chunk) {  // the order was still being learned, and is learned again
+    // If the order was still being learned, it is learned again.
+    if (learned_order.front() == no_chunk) {
       learned_order.clear();
     }
   }

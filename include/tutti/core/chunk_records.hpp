@@ -34,7 +34,8 @@ template <class Queue, bool Splits>
 struct chunk_record {
   chunk_state state{chunk_state::finished};
   std::uint64_t steps{};
-  std::uint64_t started{};        ///< number of its last start on this rank, from 1; 0 before any
+  /// The number of its last start among all starts of this rank, from 1; 0 before any.
+  std::uint64_t started{};
   typename Queue::event moved{};  ///< passes once a stream has moved the chunk
   bool released{};
   memory_of<std::byte, Queue> workspace{};
@@ -73,7 +74,8 @@ class chunk_list {
   /// The chunk of the earliest step among those that have started or, if none has, among those that
   /// are ready; null if there is none.
   [[gnu::cold]] const record* first_begun() const {
-    // A ready chunk may only be waiting for credit that others hold, so it is named last.
+    // A chunk that is merely ready may be waiting for credit that started ones hold, so these come
+    // first.
     const record* first = nullptr;
     for (const record& each : records_) {
       if (each.state != chunk_state::started && each.state != chunk_state::ready) {

@@ -30,7 +30,7 @@ struct control_message {
     stop,      ///< from a rank to itself: stop listening
     question,  ///< what is the chunk `about` doing on your rank?
     answer,    ///< `state`, the tensor that the chunk waits for, and how far the rank has come
-    excuse,    ///< rank `absent` has ended in good order; sent by servers before an answer
+    excuse,    ///< rank `absent` has ended in good order; said before an answer, if known
   };
 
   kind what{};

@@ -128,7 +128,7 @@ class driver {
 
  private:
   /// Returns whether the calling thread may run on one core only, as mpirun binds the ranks of a
-  /// job of two.
+  /// job of two ranks.
   static bool on_one_core() {
     cpu_set_t mine;
     return sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) == 1;

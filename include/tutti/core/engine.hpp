@@ -144,8 +144,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// is given. Throws usage_error unless it has the tensor's type and length. The memory must stay
   /// until the tensor's next `ready`, because `absent` writes zeros there. Where a step has several
   /// passes, the memory given for the last must hold their sum. Cost: none while the gradients of a
-  /// bucket are floats and neighbours at their new places; else a copy of each tensor, into a
-  /// buffer allocated once.
+  /// bucket are floats and neighbours, also at new places. Once they are not, a copy of each tensor
+  /// in every step from then on, into a buffer allocated once.
   void ready(tensor_id id, std::span<float> gradient) {
     gradients::ready_in(*this, id, {.wide = gradient}, world_->queue().record());
   }
@@ -305,8 +305,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// Waits for every tensor first. Errors end the engine on every rank: as usage_error if options
   /// differ or are refused, as communication_error with its name if a rank does not call. Cost:
   /// three rounds of small messages through rank 0, and the plan and its buffers are made again.
-  /// Memories of servers, and of ranks that encode means again or update parts of chunks, travel
-  /// through rank 0; meanwhile each rank holds those that all of the latter remember.
+  /// Memories of servers, and of ranks that encode means or update parameters by parts of chunks,
+  /// travel through rank 0. In the latter case each rank meanwhile holds the memories of all.
   void replan(const options& set) requires(!virtual_time) {
     drain();
     due_call_.store("replan()", std::memory_order_relaxed);

@@ -95,7 +95,7 @@ class engine_base {
   void describe(const chunk_step& about, control_message& answer) {
     return verbs_->describe(*this, about, answer);
   }
-  /// Ends this rank's part by a failure of which every rank learns by itself, as of the
+  /// Ends this rank's part by a failure of which every other rank learns by itself, such as the
   /// transport's.
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   /// The collective call that other ranks wait for, as an error names it.
@@ -181,7 +181,8 @@ class engine_base {
   std::atomic<const char*> due_call_{"average()"};
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
-  std::atomic<bool> unwritten_{false};  ///< a device still wrote the oldest post's gradient
+  /// Whether a device was still writing the gradient of the oldest post at the last look.
+  std::atomic<bool> unwritten_{false};
 
  private:
   struct verbs {

@@ -248,8 +248,8 @@ class engine_core : engine_base<Transport> {
   }
 
   /// Returns who is to drive this rank. A rank that answers others while it trains needs a thread,
-  /// so that they need not wait for its next call. Throws usage_error if the transport allows no
-  /// thread.
+  /// so that they need not wait for its next call. Throws usage_error if it needs one and the
+  /// transport allows none.
   progress progress_wanted() const {
     const bool answers = !serves() && listens_to_all(world_->rank());
     if constexpr (requires { world_->single_threaded(); }) {
@@ -443,7 +443,7 @@ class engine_core : engine_base<Transport> {
       const float change = change_of_scale(optimizer_, values);
       if (change != 1 && flow_) {
         flow_->scale_memory(change);
-      } else if (change != 1 && serves()) {  // such a server remembers residuals alone
+      } else if (change != 1 && serves()) {  // such a server only adds, and remembers nothing else
         for (const std::span<float> each : remembered()) {
           kernels::scale(world_->queue(), each, change);
         }

@@ -29,8 +29,8 @@ struct run_options {
   /// therefore be longer than a rank takes from one gradient to the next. Where no thread answers
   /// for a rank that computes, it must be longer than from one message of that rank to its next,
   /// which with large buckets is a whole step. A rank that only serves, or that closes, waits
-  /// without a deadline. A rank that fails waits for this long until its memory is no longer in
-  /// use.
+  /// without a deadline. A rank that fails waits for at most this long, or 5 seconds if that is
+  /// longer, until its memory is no longer in use.
   seconds deadline{60};
   tutti::progress progress{};
   /// Backward passes of a step. The model adds up their gradients before they are sent.

@@ -107,8 +107,8 @@ class failure {
 namespace detail {
 
 /// Handles an exception that has ended the making of an engine: tells every rank of it through the
-/// transport, which this rank then leaves. A rank that is alone, or whose rank another engine has
-/// claimed, tells nobody and may go on.
+/// transport, which this rank then leaves. If every rank has thrown the same `disagreement`, or the
+/// job has one rank only, or another engine has claimed this rank, tells nobody and does not leave.
 template <class Transport>
 [[gnu::cold, gnu::noinline]] void tell_of_failed_start(Transport& world) {
   try {

@@ -267,7 +267,7 @@ class flow {
     if (record.state == chunk_state::finished) {
       answer.state = chunk_state::waits_for_gradient;
       answer.tensor = lacking(bucket_of(number), step);
-    } else if (record.state == chunk_state::ready) {  // maybe queued behind one that is not
+    } else if (record.state == chunk_state::ready) {  // maybe queued behind one that is not ready
       if (const auto late = order_.stuck()) {
         answer.tensor = lacking(bucket_of(*late), chunks_[*late].steps);
       } else if constexpr (facts::holds_back<schedule>) {
@@ -645,7 +645,7 @@ class flow {
         begin_second_halves();
       }
     }
-    if (record.state == chunk_state::started) {  // or the next launch's gradient is there
+    if (record.state == chunk_state::started) {  // else the next launch's gradient is there
       record.state = chunk_state::finished;
     }
     observer_->record(event::finished, number);

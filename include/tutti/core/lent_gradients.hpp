@@ -15,7 +15,8 @@ namespace tutti {
 /// for the first of its gradients, and keeps it until all its chunks have given it back; then the
 /// next bucket may have it. Any thread may ask while the loop gives back. Cost: as many buffers as
 /// there were buckets that held one at the same time, none longer than the longest bucket. Together
-/// they stay within the limit, if there is one, for threads that ask only when `has_room`.
+/// they stay within the limit, if there is one, for threads that ask only when `has_room`, except
+/// where waiting would not make room.
 template <class Queue>
 class lent_gradients {
   using queue_event = typename Queue::event;

@@ -274,7 +274,7 @@ class order_of_starts {
   };
   struct silence {};
 
-  /// The time, which matters only to cycles.
+  /// The time, or 0 where no cycle has to be timed.
   seconds now() const {
     if constexpr (ticks) {
       return world_->now();

@@ -245,7 +245,7 @@ class progress_thread {
   std::condition_variable moved_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> has_joined_{false};  // a loop or a waiting caller, since the last round
+  std::atomic<bool> has_joined_{false};  // since the last sleep: a new loop or waiting caller
   std::atomic<int> waiting_{0};          // callers that sleep until something moves
   std::atomic<int> waiters_{0};
   std::atomic<std::uint64_t> moves_{0};

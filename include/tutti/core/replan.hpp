@@ -194,7 +194,7 @@ class replan_steps {
     std::vector<std::vector<float>> rows_{};
   };
 
-  /// What rank 0 tells servers: the options that they need, and values, which may count steps.
+  /// What rank 0 tells servers: the options they need, and the optimizer, which may count steps.
   struct told {
     policy_options<typename Types::strategy> policies{};
     unsigned accumulation{};

@@ -201,7 +201,7 @@ class services {
           what = lent.where().chunk;
           const task taking = take_in(lent);
           co_await taking;
-        }  // only now does the sender go on, and can be asked for more
+        }  // the loan ends, so that the sender goes on and can send more to the answer below
         if (is(what, service::finished) || is(what, service::ended)) {
           --awaited;
         }

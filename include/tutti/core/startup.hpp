@@ -113,8 +113,8 @@ struct verdict {
   std::array<char, 480> why{};
 };
 
-/// Explains how two ranks differ, from what each has sent: its greeting, then declaration and
-/// settings.
+/// Explains how rank `rank` differs from rank 0. `mine` and `other` are the declaration of each,
+/// followed by its settings, and the greetings tell their lengths.
 [[gnu::cold, gnu::noinline]] inline verdict verdict_on(const hello& greeting, std::string_view mine,
                                                        int rank, const hello& theirs,
                                                        std::string_view other) {

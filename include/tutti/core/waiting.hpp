@@ -156,7 +156,7 @@ class waiting {
   }
 
   /// Called when nothing has moved for a deadline: asks all ranks about the chunk that is missing.
-  /// Ends this rank's part if their answers name a culprit.
+  /// Ends every rank's part with the verdict on their answers, if there is one.
   [[gnu::cold]] void diagnose(predicate done, seconds begin) {
     const auto over = [&] { return done() || ended_->happened(); };
     bool asks = false;

@@ -27,10 +27,10 @@ namespace tutti {
 /// The control channel, on which ranks ask each other what holds up a chunk.
 ///
 /// A rank asks when nothing has moved for a deadline, and again after each further deadline. A rank
-/// that owes something and has handed in any gradient between two questions is computing. One that
-/// owes something and has handed in nothing, or does not answer, is named in an error. The first
-/// answers only serve for comparison. A worker that has ended does not answer. Servers, which have
-/// heard of its end, excuse it.
+/// that owes something and has handed in any gradient between two questions is computing. If none
+/// of those that owe something is, the first of them is named in an error, as is a rank that does
+/// not answer. The first answers only serve for comparison. A worker that has ended does not
+/// answer. Servers, which have heard of its end, excuse it.
 template <class Transport>
 class watch {
  public:
@@ -60,8 +60,8 @@ class watch {
   /// it.
   seconds asked_at() const { return asked_at_; }
 
-  /// Asks every other rank about a chunk. Their answers are compared with those that came since
-  /// `begin`.
+  /// Asks every other rank about a chunk. Their answers are compared with those to the question
+  /// before, if that was asked since `begin`.
   [[gnu::cold]] void ask(const chunk_step& about, seconds begin) {
     const bool measured = asked_at_ >= begin;
     moved_on_ = measured && about != about_;
@@ -76,7 +76,8 @@ class watch {
         with.answer.emplace();
         with.answer->about = about;
         owner_->describe(about, *with.answer);
-      } else if (with.asking.done() && !with.excused) {  // else it will read the last question
+      } else if (with.asking.done() && !with.excused) {
+        // A rank that has not read the last question yet is asked no other.
         with.answer.reset();
         with.question.what = control_message::kind::question;
         with.question.about = about;
@@ -171,8 +172,9 @@ class watch {
     task answering{};
   };
 
-  /// Returns whether that rank has not submitted what this rank waits for, or has not called an
-  /// average that this rank has called.
+  /// Returns whether that rank has not submitted what this rank waits for. If this rank waits for
+  /// no chunk: whether that rank has called fewer averages and re-plans than this one, and does not
+  /// wait itself.
   bool is_owing(const line& one) const {
     const control_message& mine = *ranks_[static_cast<std::size_t>(world_->rank())].answer;
     if (one.answer->about != about_) {

@@ -222,7 +222,7 @@ class by_arrival {
     std::vector<std::uint32_t> group_of_;  ///< of each chunk
     std::vector<std::uint32_t> place_of_;  ///< of each group, in the order of launches
     std::vector<open_group> open_{};       ///< the open group of each kind
-    std::size_t group_ = 0;                ///< the number of the one that goes next
+    std::size_t group_ = 0;                ///< the number of the group that goes next
     std::size_t found_ = 0;                ///< chunks of this step that were seen staged
     std::size_t steps_ = 0;
   };

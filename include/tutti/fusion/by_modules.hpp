@@ -12,8 +12,8 @@
 namespace tutti::fusion {
 
 /// Modules that follow each other in the forward pass travel together: as many as stay below
-/// `bytes`, or `modules` of them. Tensors are of one module if their names agree up to the last
-/// dot, as those of a layer's weight and bias do.
+/// `bytes` or, if `modules` is set, that many instead. Tensors are of one module if their names
+/// agree up to the last dot, as those of a layer's weight and bias do.
 /// Plan: groups are filled from the input on; a module that would reach the limit begins the next
 /// group.
 /// Cost: one copy in and one copy out per byte that is fused.

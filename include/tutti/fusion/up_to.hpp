@@ -13,10 +13,10 @@
 
 namespace tutti::fusion {
 
-/// Which group gets the tensor with which a group reaches its limit.
+/// Where the tensor goes that takes a group to its limit.
 enum class crossing {
-  in,   ///< that group, which then closes
-  out,  ///< the next group; a tensor above the limit travels alone
+  in,   ///< into the group, which then closes
+  out,  ///< into the next group, if it would exceed the limit; one above the limit travels alone
 };
 
 /// Returns the enumerators' names, in their order.
@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 2> names(filled_from) { return {"last", "
 /// The value of `elements` that leaves the limit to `bytes`.
 inline constexpr std::size_t by_bytes = std::numeric_limits<std::size_t>::max();
 
-/// Adjacent tensors travel together until they hold `bytes` bytes, or `elements` elements.
+/// Adjacent tensors travel together until they hold `bytes` bytes or, if `elements` is set, that
+/// many elements instead.
 /// Plan: groups of adjacent tensors, in the order in which they become ready or, with
 /// filled_from::first, in that of their declaration. With a limit of 0 every tensor travels alone.
 /// Cost: one copy in and one copy out per byte that is fused; (tensors - groups) fewer latencies.

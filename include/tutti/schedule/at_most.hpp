@@ -70,7 +70,7 @@ struct at_most {
 
    private:
     in_order::state waiting_;
-    std::ptrdiff_t free_;  ///< exchanges that may start; below zero if another rank let one more go
+    std::ptrdiff_t free_;  ///< exchanges that may start; below zero if rank 0 let one more go
   };
 };
 static_assert(schedule_policy<at_most>);

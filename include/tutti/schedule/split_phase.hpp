@@ -14,7 +14,7 @@ namespace tutti::schedule {
 /// Splits each all-reduce into its two halves. A chunk's reduce-scatter starts when its gradients
 /// exist, under the backward pass. All-gathers start when every reduce-scatter of the step has
 /// ended on this rank. They run under the next forward pass, in the order in which that needs them,
-/// so many (`gathers_at_once`) at a time.
+/// `gathers_at_once` at a time.
 /// Plan: none.
 /// Cost: the first layers wait for all reduce-scatters.
 /// After: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
