@@ -113,13 +113,13 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
   using transport = typename Types::transport;
   using queue_type = typename transport::queue_type;
   using compression = typename Types::compression;
-  using surroundings_type = architecture_world<Types>;
-  using state_type = typename Types::architecture::template state<surroundings_type>;
-  static constexpr bool splits = surroundings_type::splits_phases;
+  using world_type = architecture_world<Types>;
+  using state_type = typename Types::architecture::template state<world_type>;
+  static constexpr bool splits = world_type::splits_phases;
   using list = chunk_list<queue_type, splits>;
   using list::records_;
   static constexpr bool delays = facts::delay<typename Types::architecture> > 0;
-  static constexpr bool undoes = surroundings_type::undoes_steps;
+  static constexpr bool undoes = world_type::undoes_steps;
   static constexpr std::size_t owner_rows = facts::encodes_means<typename Types::architecture>
                                                 ? facts::memory_per_element<typename Types::relay>
                                                 : 0;
@@ -130,8 +130,8 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
 
   /// Allocates no workspace for chunks that travel in a fusion's buffers.
   [[gnu::cold]] chunk_records(transport& world, const plan& made,
-                              const model_memory<queue_type>& model,
-                              const surroundings_type& around, const state_type& state)
+                              const model_memory<queue_type>& model, const world_type& around,
+                              const state_type& state)
       : list(made.chunks.size()),
         world_(&world),
         plan_(&made),
@@ -348,7 +348,7 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
   transport* world_;
   const plan* plan_;
   const model_memory<queue_type>* model_;
-  const surroundings_type* around_;
+  const world_type* around_;
   const state_type* state_;
   state_memory<queue_type> worker_memory_;
   state_memory<queue_type> owner_memory_;

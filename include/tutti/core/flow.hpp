@@ -48,17 +48,17 @@ class flow {
   using schedule = typename Types::schedule;
   using compression = typename Types::compression;
   using architecture = typename Types::architecture;
-  using surroundings_type = architecture_world<Types>;
-  using state_type = typename architecture::template state<surroundings_type>;
+  using world_type = architecture_world<Types>;
+  using state_type = typename architecture::template state<world_type>;
   using launch_type = launch<compression>;
   using queue_type = typename transport::queue_type;
   using queue_event = typename queue_type::event;
   using observer_type = observer<typename Types::monitor, transport>;
   static constexpr bool gathers = Types::choice::gathers;
   static constexpr bool joins = facts::joins<typename Types::coordination>;
-  static constexpr bool splits = surroundings_type::splits_phases;
+  static constexpr bool splits = world_type::splits_phases;
   static constexpr bool delays = facts::delay<architecture> > 0;
-  static constexpr bool undoes = surroundings_type::undoes_steps;
+  static constexpr bool undoes = world_type::undoes_steps;
   using records_type = chunk_records<Types>;
   using record_type = typename records_type::record;
   using order_type = order_of_starts<Types, flow>;
@@ -74,8 +74,8 @@ class flow {
   static constexpr bool speaks = order_type::speaks;
 
   [[gnu::cold]] flow(transport& world, const plan& made, model_memory<queue_type>& model,
-                     const typename Types::options& set, surroundings_type& around,
-                     state_type& state, tag words_tag, observer_type& watched, Owner& owner)
+                     const typename Types::options& set, world_type& around, state_type& state,
+                     tag words_tag, observer_type& watched, Owner& owner)
       : world_(&world),
         plan_(&made),
         model_(&model),
@@ -788,7 +788,7 @@ class flow {
   transport* world_;
   const plan* plan_;
   model_memory<queue_type>* model_;
-  surroundings_type* around_;
+  world_type* around_;
   state_type* state_;
   observer_type* observer_;
   Owner* owner_;

@@ -51,7 +51,8 @@ class up_to {
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
       visit("bytes", self.bytes, "close a group at this many bytes; 0: every tensor alone");
-      visit("elements", self.elements, "the same limit in elements; 0: every tensor alone");
+      visit("elements", self.elements,
+            "limit in elements, in place of bytes; 0: every tensor alone");
       visit("first_bytes", self.first_bytes, "limit of the first group; 0: the same as for others");
       visit("crossing", self.crossing,
             "whether the tensor that reaches the limit goes in or out of the group");
