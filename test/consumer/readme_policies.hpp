@@ -19,9 +19,9 @@
 // keep the laws of their roles.
 
 // example-begin compressor
-/// A byte an element, in units of which the chunk's mean magnitude is 8 to 16. What is larger than
-/// 127 units is cut off, and error feedback sends the rest later. TUTTI_HD marks what nvcc, given
-/// --extended-lambda, compiles for a GPU, too; it is of tutti/base/host_device.hpp.
+/// One byte per element, in units of a power of two: the chunk's mean magnitude is 8 to 16 units.
+/// Elements are clipped to 127 units, and error feedback sends the rest later. TUTTI_HD (see
+/// tutti/base/host_device.hpp) marks code that nvcc --extended-lambda also compiles for a GPU.
 struct byte_codes {
   using role = tutti::role::compression;
   static constexpr bool summable = false;  // codes of different units do not add
@@ -32,7 +32,7 @@ struct byte_codes {
   void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
     const float* from = gradient.data();
     const auto n = static_cast<float>(gradient.size());
-    float* unit = out.header<float>();  // the mean, then a power of two below it; or no number
+    float* unit = out.header<float>();  // the mean magnitude, then the unit, if finite
     auto* codes = reinterpret_cast<signed char*>(out.body<float>().data());
     queue.transform_reduce(gradient, unit, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
     queue.for_each(1, [=] TUTTI_HD(std::size_t) {
@@ -55,11 +55,11 @@ static_assert(tutti::compression_policy<byte_codes>);
 // example-end
 
 // example-begin collective
-/// Everything to rank 0, which adds in the ranks' order, and back.
+/// Every rank sends its data to rank 0, which adds them in rank order and sends back the sum.
 struct by_rank_0 {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;    // the sum is ((x0 + x1) + x2) + …
-  static constexpr bool ordered_start = false;  // ranks may start them in any order
+  static constexpr bool ordered_start = false;  // ranks may start all-reduces in any order
 
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
@@ -88,7 +88,7 @@ struct neighbours {
   static constexpr auto carries = tutti::carries::parameters;
   static constexpr bool updates_first = true;
 
-  /// Bytes through the busiest NIC: predictions stand beside this bound.
+  /// Bytes that the busiest NIC must send, from which `bound` is computed.
   static constexpr double busiest_nic(double payload, double, tutti::placement) {
     return 2 * payload;
   }
@@ -131,11 +131,11 @@ static_assert(tutti::architecture_policy<neighbours>);
 // example-end
 
 // example-begin schedule
-/// What became ready last goes first, two chunks at a time.
+/// Launches the chunk that became ready last, with at most two chunks in flight.
 struct newest_first {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = true;  // a ready chunk may have to wait
-  static constexpr bool static_order = false;     // so rank 0 leads, where ranks must agree
+  static constexpr bool static_order = false;     // rank 0 leads where ranks need one order
 
   struct state {
     state(const tutti::plan& made, const tutti::no_options&) : plan(&made) {
@@ -169,7 +169,7 @@ static_assert(tutti::schedule_policy<newest_first>);
 struct zeros {
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
-  static constexpr bool reads_memory = true;  // which the host must reach, then: a rule
+  static constexpr bool reads_memory = true;  // a rule then asks for memory that the host reaches
 
   void record(tutti::event what, std::uint32_t which, tutti::seconds) {
     if (what == tutti::event::ready)
