@@ -19,12 +19,12 @@
 // keep the laws of their roles.
 
 // example-begin compressor
-/// One byte per element, in units of a power of two: the chunk's mean magnitude is 8 to 16 units.
-/// Elements are clipped to 127 units, and error feedback sends the rest later. TUTTI_HD (see
-/// tutti/base/host_device.hpp) marks code that nvcc --extended-lambda also compiles for a GPU.
+/// One byte per element: a multiple of a unit, of which the chunk's mean magnitude is 8 to 16.
+/// Values are clipped to 127 units; error feedback sends the rest later. TUTTI_HD (of
+/// tutti/base/host_device.hpp) marks functions that nvcc --extended-lambda also compiles for a GPU.
 struct byte_codes {
   using role = tutti::role::compression;
-  static constexpr bool summable = false;  // codes of different units do not add
+  static constexpr bool summable = false;  // codes in different units cannot be added
 
   static std::size_t wire_bytes(std::size_t elements) { return sizeof(float) + elements; }
 
@@ -32,7 +32,7 @@ struct byte_codes {
   void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
     const float* from = gradient.data();
     const auto n = static_cast<float>(gradient.size());
-    float* unit = out.header<float>();  // the mean magnitude, then the unit, if finite
+    float* unit = out.header<float>();  // the mean, then, if finite, the unit
     auto* codes = reinterpret_cast<signed char*>(out.body<float>().data());
     queue.transform_reduce(gradient, unit, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
     queue.for_each(1, [=] TUTTI_HD(std::size_t) {
@@ -55,7 +55,7 @@ static_assert(tutti::compression_policy<byte_codes>);
 // example-end
 
 // example-begin collective
-/// Every rank sends its data to rank 0, which adds them in rank order and sends back the sum.
+/// Every rank sends its data to rank 0, which adds in rank order and sends the sum back.
 struct by_rank_0 {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;    // the sum is ((x0 + x1) + x2) + …
@@ -83,12 +83,12 @@ static_assert(tutti::collective_policy<by_rank_0>);
 /// After: Lian et al., "Can decentralized algorithms outperform centralized ones?", NeurIPS 2017.
 struct neighbours {
   using role = tutti::role::architecture;
-  static constexpr bool adds_payloads = false;    // models travel whole and are added here
-  static constexpr bool completes_alone = false;  // both neighbours must send, too
+  static constexpr bool adds_payloads = false;    // models are sent whole and added by exchange()
+  static constexpr bool completes_alone = false;  // needs messages of both neighbours
   static constexpr auto carries = tutti::carries::parameters;
   static constexpr bool updates_first = true;
 
-  /// Bytes that the busiest NIC must send, from which `bound` is computed.
+  /// Bytes through the busiest NIC, from which predictions compute their bound.
   static constexpr double busiest_nic(double payload, double, tutti::placement) {
     return 2 * payload;
   }
@@ -108,7 +108,7 @@ struct neighbours {
       const int right = (self.rank() + 1) % self.size();
       const int left = (self.rank() + self.size() - 1) % self.size();
       const auto mine = std::as_bytes(what.data);
-      const auto room = [&](std::size_t i) {  // a simulated launch has lengths and no memory
+      const auto room = [&](std::size_t i) {  // simulated launches have no memory
         return std::span(what.phantom() ? nullptr : &what.workspace[i * mine.size()], mine.size());
       };
       const auto from_left = room(0);
@@ -135,7 +135,7 @@ static_assert(tutti::architecture_policy<neighbours>);
 struct newest_first {
   using role = tutti::role::schedule;
   static constexpr bool limits_in_flight = true;  // a ready chunk may have to wait
-  static constexpr bool static_order = false;     // rank 0 leads where ranks need one order
+  static constexpr bool static_order = false;     // rank 0 decides where ranks need one order
 
   struct state {
     state(const tutti::plan& made, const tutti::no_options&) : plan(&made) {
@@ -165,11 +165,11 @@ static_assert(tutti::schedule_policy<newest_first>);
 // example-end
 
 // example-begin monitor
-/// The share of the gradients' elements that are zero, of all workers.
+/// Measures which share of all workers' gradient elements is zero.
 struct zeros {
   using role = tutti::role::monitor;
   static constexpr bool observes = true;
-  static constexpr bool reads_memory = true;  // a rule then asks for memory that the host reaches
+  static constexpr bool reads_memory = true;  // a rule: gradients must be in host memory
 
   void record(tutti::event what, std::uint32_t which, tutti::seconds) {
     if (what == tutti::event::ready)
@@ -178,7 +178,7 @@ struct zeros {
         counted[1] += 1;
       }
   }
-  std::span<double> sums() { return counted; }  // what this worker adds for a step
+  std::span<double> sums() { return counted; }  // this worker's counts of a step, to be summed
   void summed(std::span<const double> totals) { share = totals[0] / totals[1]; }
 
   std::span<const tutti::tensor> tensors{};
