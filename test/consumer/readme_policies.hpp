@@ -32,7 +32,7 @@ struct byte_codes {
   void encode(Queue& queue, std::span<const float> gradient, tutti::wire out) const {
     const float* from = gradient.data();
     const auto n = static_cast<float>(gradient.size());
-    float* unit = out.header<float>();  // the mean, then a power of two below it
+    float* unit = out.header<float>();  // the mean, then, if finite, the unit
     auto* codes = reinterpret_cast<signed char*>(out.body<float>().data());
     queue.transform_reduce(gradient, unit, [=] TUTTI_HD(float x) { return std::abs(x) / n; });
     queue.for_each(1, [=] TUTTI_HD(std::size_t) {
@@ -59,7 +59,7 @@ static_assert(tutti::compression_policy<byte_codes>);
 struct by_rank_0 {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;    // the sum is ((x0 + x1) + x2) + …
-  static constexpr bool ordered_start = false;  // ranks may start them in any order
+  static constexpr bool ordered_start = false;  // ranks may start all-reduces in any order
 
   std::size_t scratch_bytes(std::size_t, std::size_t, int) const { return 0; }
 
