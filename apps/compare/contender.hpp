@@ -225,7 +225,7 @@ void check_servers(const Options& set, const tutti::placement& many) {
     if ((how == placed_by::mixed || how == placed_by::optimal_split) && !one_each) {
       throw common::flag_error(
           "--architecture.placed_by mixed and optimal_split need a server on each worker's host "
-          "and further ones on hosts of their own. Fix: --server-hosts mixed");
+          "and any further ones on hosts of their own. Fix: --server-hosts mixed");
     }
   }
 }

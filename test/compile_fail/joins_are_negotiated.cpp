@@ -1,4 +1,4 @@
-// expect: tutti: a rank joins where others have more batches than it has, but this coordination expects equally many on every rank. Fix: use coordination::negotiated.
+// expect: tutti: engine.join() is for ranks with fewer batches than others, but this coordination expects equally many on every rank. Fix: use coordination::negotiated.
 #include "tutti/coordination/leader.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/engine.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: to exchange momenta takes an architecture that sends them and an optimizer that makes them, but only one of these does. Fix: use architecture::momentum_exchange with optimizer::one_bit_adam, or neither.
+// expect: tutti: exchanging momenta takes an architecture that sends them and an optimizer that makes them, but only one of these does. Fix: use architecture::momentum_exchange with optimizer::one_bit_adam, or neither.
 #include "tutti/strategies/one_bit_adam.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/tutti.hpp"

@@ -1,4 +1,4 @@
-// expect: tutti: an optimizer is sent to servers as bytes when its values change, but this one owns memory or has its own copy constructor. Fix: keep only numbers in it, and a std::array where there are several.
+// expect: tutti: an optimizer is sent to servers as bytes when its values change, but this one owns memory or is not trivially copyable. Fix: keep only numbers in it, and a std::array where there are several.
 #include <array>
 #include <vector>
 

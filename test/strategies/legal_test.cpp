@@ -639,9 +639,9 @@ std::vector<std::string> proven(const std::string& text, std::string_view role) 
 
 constexpr std::string_view beginning = R"(# What goes together
 
-What the rules of `include/tutti/core/rules.hpp` say of every two policies, where the other roles have their defaults and the transport is `simulated`. `test/strategies/legal_test.cpp` makes this file and compares it; do not edit it.
+Whether any two policies of different roles compose, by the rules of `include/tutti/core/rules.hpp`, with the default policy in every other role and the transport `simulated`. A cell is `legal` or names the rules that refuse the pair. `test/strategies/legal_test.cpp` generates this file and compares it; do not edit it.
 
-In each table policies with the same answers share a line, and a policy that is not there goes with all of the other role. A collective is `architecture::all_reduce` by it. `replicated` is what the compressor and the transport make of it: over `in_process` an all-reduce that reads its peers' memory.
+Policies with the same answers share a row or column. A policy that is missing from a table composes with every policy of the other role. A collective stands for `architecture::all_reduce` with it. `replicated` becomes another architecture by compressor and transport; over `in_process` it is an all-reduce that reads the peers' memory.
 
 )";
 
@@ -660,10 +660,12 @@ TEST(Legal, TheTableIsWhatTheRulesSay) {
   }
   const std::string tables = text;
   text += "## Legal throughout\n\n" + free +
-          ".\n\n## The rules\n\nA program that breaks each is `test/compile_fail/RULE.cpp`. "
-          "`joins_are_negotiated` and `joined_ranks_send_zeros` ask whoever calls `engine.join()`; "
-          "`one_policy_a_role` a composition, `optimizers_travel_as_bytes` an optimizer alone; "
-          "`monitors_see_means` and `monitors_read_host_memory` a monitor.\n\n"
+          ".\n\n## The rules\n\n`test/compile_fail/RULE.cpp` is a program that breaks the rule. "
+          "Some rules are "
+          "not about pairs: `joins_are_negotiated` and `joined_ranks_send_zeros` apply where "
+          "`engine.join()` is called, `one_policy_a_role` to a composition, "
+          "`optimizers_travel_as_bytes` to an optimizer, and `monitors_see_means` and "
+          "`monitors_read_host_memory` to a monitor.\n\n"
           "| rule | says |\n|---|---|\n";
   for (const auto& [name, sentence] : stated) {
     text += "| " + name + " | " + sentence + " |\n";

@@ -18,8 +18,8 @@ class Toolkit:
 
     def __init__(self):
         if torch.version.cuda is None:
-            raise RuntimeError(f"this torch, {torch.__version__}, is built without CUDA, but tutti "
-                               "needs CUDA on a GPU. Fix: install one that is built for it, "
+            raise RuntimeError(f"this torch, {torch.__version__}, is built without CUDA, without "
+                               "which tutti cannot train on a GPU. Fix: install one that is built for it, "
                                "or model.cpu()")
         self.home = self._home()
         self.nvcc = str(self.home / "bin/nvcc")

@@ -77,7 +77,8 @@ class random_k {
   constexpr std::size_t wire_bytes(std::size_t elements) const {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
-          "compression::random_k: a chunk of more than 2^32 - 1 elements cannot be drawn from by "
+          "compression::random_k: a chunk of more than 2^32 - 1 elements is too long to draw from "
+          "by "
           "32-bit numbers. Fix: cut it with partition::into.");
     }
     const std::size_t k = selected(elements);

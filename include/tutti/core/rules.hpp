@@ -351,7 +351,8 @@ struct check_gathering_needs_one_order {
   static_assert(
       gathering_needs_one_order<Fusion, Schedule, Coordination, Architecture>::holds,
       "tutti: this fusion gathers chunks at run time, but in this strategy ranks or servers would "
-      "gather different ones, or an exchange is done in several parts. Fix: use fusion::up_to, or "
+      "gather different ones, or an exchange is done in several parts or ends a step later. Fix: "
+      "use fusion::up_to, or "
       "coordination::leader or negotiated with an architecture that needs all ranks at once, and a "
       "schedule that leaves exchanges whole.");
 };
@@ -457,7 +458,7 @@ struct check_owners_need_an_optimizer {
 template <class Architecture, class Optimizer>
 struct check_momenta_are_exchanged_by_both {
   static_assert(momenta_are_exchanged_by_both<Architecture, Optimizer>::holds,
-                "tutti: to exchange momenta takes an architecture that sends them and an optimizer "
+                "tutti: exchanging momenta takes an architecture that sends them and an optimizer "
                 "that makes them, but only one of these does. Fix: use "
                 "architecture::momentum_exchange with optimizer::one_bit_adam, or neither.");
 };
@@ -472,7 +473,7 @@ template <class Coordination>
 struct check_joins_are_negotiated {
   static_assert(
       joins_are_negotiated<Coordination>::holds,
-      "tutti: a rank joins where others have more batches than it has, but this coordination "
+      "tutti: engine.join() is for ranks with fewer batches than others, but this coordination "
       "expects equally many on every rank. Fix: use coordination::negotiated.");
 };
 template <class Architecture, class Optimizer, class State>
@@ -516,7 +517,7 @@ template <class Optimizer>
 struct check_optimizers_travel_as_bytes {
   static_assert(optimizers_travel_as_bytes<Optimizer>::holds,
                 "tutti: an optimizer is sent to servers as bytes when its values change, but this "
-                "one owns memory or has its own copy constructor. Fix: keep only numbers in it, "
+                "one owns memory or is not trivially copyable. Fix: keep only numbers in it, "
                 "and a std::array where there are several.");
 };
 template <class Architecture, class Transport>

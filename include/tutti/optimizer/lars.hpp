@@ -30,7 +30,8 @@ struct lars {
           "learning rate of all tensors, which multiplies each tensor's own");
     visit("momentum", self.momentum, "share of the last step that is repeated");
     visit("weight_decay", self.weight_decay, "share of a parameter added to its gradient");
-    visit("trust", self.trust, "factor of a tensor's own rate, its norm divided by its gradient's");
+    visit("trust", self.trust,
+          "a tensor's own rate is this times its norm, divided by its gradient's norm");
   }
 
   static std::size_t memory_per_element() { return 1; }

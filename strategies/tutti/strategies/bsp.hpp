@@ -14,7 +14,7 @@ struct BSP {
   static constexpr std::string_view after =
       "Shi et al., \"A Quantitative Survey of Communication Optimizations\", 2020, BSP-A2A";
   static constexpr std::string_view deviations =
-      "The original's buffer ends after 2^29 elements; tutti's has no limit.";
+      "The original's buffer ends after 2^29 elements; tutti's has no such limit.";
   using strategy = compose<fusion::all, schedule::at_end>;
 };
 
