@@ -198,7 +198,7 @@ struct switch_at {
     template <class S>
     static constexpr bool gradients_travel =
         !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
-    /// Whether the engine itself moves what travels, as a view where it can.
+    /// Whether only gradients travel. The engine then moves them itself, as a view where it can.
     static constexpr bool only_gradients =
         gradients_travel<first_state> && gradients_travel<second_state> && !averages_models;
 

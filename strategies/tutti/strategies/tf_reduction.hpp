@@ -27,7 +27,7 @@ enum class tf_algorithm {
   collective,   ///< TensorFlow's own ring, or two of them
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 9> names(tf_algorithm) {
   return {"nccl",  "nccl/xring", "nccl/rechd",  "nccl/pscpu", "xring",
           "pscpu", "psgpu",      "pscpu/pscpu", "collective"};
