@@ -40,10 +40,11 @@ struct switch_options {
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on. Post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. The optimizer keeps its momenta across the switch.
-/// `engine.replan` with another `step` moves the switch, as training shows. It refuses to switch
-/// back to an architecture that needs equal models from one under which they drift apart, or, if
-/// the compressor remembers something, to one that has no use for that. A rule refuses a compressor
-/// with residuals that `Second` has no use for, because they would never be sent.
+/// `engine.replan` with another `step` moves the switch, for trainers that decide while they train.
+/// It refuses to switch back to an architecture that needs equal models from one under which they
+/// drift apart, or, if the compressor remembers something, to one that has no use for that. A rule
+/// refuses a compressor with residuals that `Second` has no use for, because they would never be
+/// sent.
 ///
 /// If models drift apart under `First` and have to be equal under `Second`, ranks average in the
 /// step before the switch: each applies its own gradient, and then models and momenta become their
