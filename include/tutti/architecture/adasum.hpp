@@ -39,7 +39,7 @@ namespace tutti::architecture {
 /// Cost: half of the bytes as scratch, or all of them if p is not a power of two; for differences,
 /// also a copy of the parameters.
 /// After: Maleki et al., "Scaling distributed training with adaptive summation", MLSys 2021;
-/// Horovod's Adasum, which takes powers of two alone.
+/// Horovod's Adasum, which requires a power of two of ranks.
 template <tutti::carries Carried = tutti::carries::gradient>
 requires(Carried != tutti::carries::parameters) struct adasum {
   using role = tutti::role::architecture;

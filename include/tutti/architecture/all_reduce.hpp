@@ -57,7 +57,8 @@ struct all_reduce {
   using collective = Collective;
   using options = options_of<Collective>;
   static constexpr bool adds_payloads = true;
-  static constexpr bool adds_in_rounds = Mean == mean::after;  // the last round makes a mean
+  // Compressors of several rounds make the mean when they decode the last sum.
+  static constexpr bool adds_in_rounds = Mean == mean::after;
   static constexpr bool divides_first = Mean == mean::before;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;

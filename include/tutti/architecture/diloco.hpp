@@ -39,8 +39,8 @@ template <class Compression>
 
 /// Every rank applies its own gradients with the engine's optimizer (the inner one), whose state
 /// each rank keeps to itself. After every `period` steps all ranks take one outer step together, by
-/// SGD with Nesterov's momentum. It starts from s, where the last outer step ended, while x is a
-/// rank's model:
+/// SGD with Nesterov's momentum. With s the parameters after the last outer step, the same on every
+/// rank, and x a rank's model:
 ///   d = mean over the ranks of s - x
 ///   v = momentum * v + d
 ///   s = s - rate * (d + momentum * v)
@@ -77,8 +77,8 @@ struct diloco : all_reduce<Collective> {
   template <class World>
   class state : public all_reduce<Collective>::template state<World> {
    public:
-    /// Throws usage_error if the period is not at least 1, or if the outer rate or momentum is out
-    /// of range.
+    /// Throws usage_error if the period is not at least 1, or if expect_outer_steps refuses the
+    /// outer rate or momentum.
     state(World& world, const options& set)
         : all_reduce<Collective>::template state<World>(world, {}),
           world_(&world),

@@ -135,8 +135,8 @@ struct elastic_servers {
 
     World* world_;
     options set_;
-    std::vector<std::uint64_t> exchanges_;  ///< of each chunk so far
-    std::vector<std::uint64_t> read_;       ///< of those, at each worker's last exchange
+    std::vector<std::uint64_t> exchanges_;  ///< how many each chunk has had
+    std::vector<std::uint64_t> read_;       ///< how many it had at each worker's last one
     push_counts counts_{};
   };
 

@@ -42,8 +42,8 @@ struct momentum_exchange : reduce_scatter_all_gather {
                       mean_of_floats::workspace_bytes(elements, world_->size()));
     }
 
-    /// Returns 1 / workers: gradients are divided by the number of passes before this, when they
-    /// are read or taken into a momentum.
+    /// Returns 1 / workers. Gradients have been divided by the number of passes before, when they
+    /// were read and before a momentum took them in.
     float average() const { return 1.0f / static_cast<float>(world_->workers()); }
     void depart(std::size_t position, std::uint64_t step) { departed_[position] = step; }
 

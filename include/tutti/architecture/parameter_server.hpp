@@ -143,7 +143,7 @@ struct parameter_server {
   };
 
   /// Returns the number of workers. Throws usage_error if `set` leaves no worker or no server, or
-  /// if another option is out of range.
+  /// if `engine_threads` or an option of the consistency is out of range.
   static int workers(const options& set, int size) {
     if (set.engine_threads < 0) {
       throw usage_error(sentence({"a server cannot have ", set.engine_threads,

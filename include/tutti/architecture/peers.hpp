@@ -33,15 +33,15 @@ constexpr int pair_of(std::uint64_t seed, int rank, std::uint64_t step, int size
   return other == rank ? (rank + 1) % size : other;
 }
 
-/// To which ranks each rank sends its model, with all ranks in a circulant.
+/// To which ranks each rank sends its model. Places are counted around a circle of all ranks.
 enum class topology {
   ring,         ///< to the next one on either side
   exponential,  ///< to those 1, 2, 4, ... places ahead, below the number of ranks
 };
 constexpr std::array<std::string_view, 2> names(topology) { return {"ring", "exponential"}; }
 
-/// A topology among `size` ranks, with all distances multiplied by `hop`. Each rank receives as
-/// many models as it sends.
+/// A topology among `size` ranks, with all distances multiplied by `hop`. It is a circulant graph,
+/// which looks the same from every rank, so each rank receives as many models as it sends.
 struct circulant {
   architecture::topology topology{};
   int hop{1};

@@ -205,7 +205,7 @@ struct push_sum {
     World* world_;
     options set_;
     push_sum_weights weights_;
-    std::vector<float> weight_;  ///< this rank's, by which each tensor was last divided
+    std::vector<float> weight_;  ///< this rank's weight that each tensor was last divided by
   };
 };
 static_assert(architecture_policy<push_sum>);

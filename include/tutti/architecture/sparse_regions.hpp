@@ -54,8 +54,9 @@ namespace tutti::architecture {
 ///
 /// Magnitudes and regions are kept across plans and in checkpoints. A launch finds them anew if
 /// they were kept for another launch, as under a new plan or density; after a step that loss
-/// scaling skips; and after sums that are not numbers. A short chunk finds them anew in every step
-/// if none of its elements has a place in the model that is a multiple of 1024.
+/// scaling skips; and after a step in which the sums' magnitude was infinite or NaN. A short chunk
+/// finds them anew in every step if none of its elements has a place in the model that is a
+/// multiple of 1024.
 /// Wire: (p-1)/p of a payload of k elements from every rank, twice. The second time it is up to p
 /// times as much in a step that finds the second magnitude. A step that finds regions adds 4
 /// (p-1)^2 bytes. Where sums may be balanced there are 4 (p-1) bytes more, and at most a payload of
@@ -304,8 +305,8 @@ struct sparse_regions {
       std::ranges::copy(name, its.begin());
       return known;
     }
-    /// Keeps a launch's words, but marks them as unknown if the sums' magnitude is not a number,
-    /// which then holds on all ranks.
+    /// Keeps a launch's words, but marks them as unknown if the sums' magnitude is infinite or NaN,
+    /// which it then is on all ranks.
     template <class Queue>
     void remember(Queue& queue, const launch& what) {
       if (!what.phantom() && has_room(first_of(what))) {

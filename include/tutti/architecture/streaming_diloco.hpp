@@ -19,8 +19,8 @@ namespace tutti::architecture {
 
 /// DiLoCo (see `diloco`) whose outer steps are taken by one fragment of the model after the other,
 /// while training goes on. There are P fragments, and each takes a step in every period of H inner
-/// steps; bucket b belongs to fragment b mod P. After the inner step t for which (t + 1) mod H is f
-/// H / P, rounded down, ranks begin to average for fragment f:
+/// steps; bucket b belongs to fragment b mod P. After the inner step t for which (t + 1) mod H is
+/// floor(f H / P), ranks begin to average for fragment f:
 ///   d = mean over the ranks of s - x.
 /// The mean comes `overlap` steps later. Then, after their own inner step, they compute
 ///   v = momentum * v + d
@@ -99,8 +99,8 @@ struct streaming_diloco : Mean {
     using launch = typename World::launch;
 
    public:
-    /// Throws usage_error unless every fragment has a turn in each period and its mean comes before
-    /// the next fragment's turn, or if another option is out of range.
+    /// Throws usage_error unless every fragment has a turn in each period and its mean comes no
+    /// later than the next fragment's turn, or if another option is out of range.
     state(World& world, const options& set)
         : base(world, {}),
           world_(&world),

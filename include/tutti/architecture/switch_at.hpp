@@ -40,10 +40,11 @@ struct switch_options {
 /// Exchanges as `First` in the steps before `step`, and as `Second` from it on. Post-local SGD is
 /// `switch_at<all_reduce<>, local_sgd<>>`, and dense steps before compressed ones are
 /// `switch_at<dense, all_gather>`. The optimizer keeps its momenta across the switch.
-/// `engine.replan` with another `step` moves the switch, as training shows. It refuses to switch
-/// back to an architecture that needs equal models from one under which they drift apart, or, if
-/// the compressor remembers something, to one that has no use for that. A rule refuses a compressor
-/// with residuals that `Second` has no use for, because they would never be sent.
+/// `engine.replan` with another `step` moves the switch, for trainers that decide while they train.
+/// It refuses to switch back to an architecture that needs equal models from one under which they
+/// drift apart, or, if the compressor remembers something, to one that has no use for that. A rule
+/// refuses a compressor with residuals that `Second` has no use for, because they would never be
+/// sent.
 ///
 /// If models drift apart under `First` and have to be equal under `Second`, ranks average in the
 /// step before the switch: each applies its own gradient, and then models and momenta become their
@@ -198,7 +199,7 @@ struct switch_at {
     template <class S>
     static constexpr bool gradients_travel =
         !facts::has_outgoing<S> && !facts::has_incoming<S> && !facts::has_arrive<S>;
-    /// Whether the engine itself moves what travels, as a view where it can.
+    /// Whether only gradients travel. The engine then moves them itself, as a view where it can.
     static constexpr bool only_gradients =
         gradients_travel<first_state> && gradients_travel<second_state> && !averages_models;
 

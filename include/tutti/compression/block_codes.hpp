@@ -18,7 +18,7 @@ namespace tutti::compression {
 /// and number. A block of zeros arrives as zeros. A block that holds NaN or an infinity arrives as
 /// NaN in every element.
 /// Cost: a quarter of the bytes and a float a block; one read to encode if a block stays in the
-/// first-level cache, one pass to accumulate. Under error feedback one pass does both.
+/// first-level cache, one pass to accumulate. With error feedback one pass does it all.
 template <class Code>
 class block_codes {
  public:

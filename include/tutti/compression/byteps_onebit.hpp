@@ -15,7 +15,7 @@ namespace tutti::compression {
 /// The magnitude that a sign is multiplied by.
 enum class sign_is_worth { mean_magnitude, one };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(sign_is_worth) { return {"mean_magnitude", "one"}; }
 
 /// BytePS's `onebit`: each element becomes its sign times the chunk's mean magnitude, as in

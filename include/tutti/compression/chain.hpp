@@ -20,8 +20,8 @@ namespace tutti::compression {
 /// was not selected and what the second compressor has rounded away.
 /// Wire: the selection's payload without its values, then the second compressor's payload of those
 /// values, in their order.
-/// Cost: the selection's; a copy of its payload in scratch; and passes over the selected values
-/// alone, also under error feedback.
+/// Cost: the selection's; a copy of its payload in scratch; and passes over only the selected
+/// values, also under error feedback.
 /// After: Basu et al., "Qsparse-local-SGD", NeurIPS 2019 (QTop_k, SignTop_k); Sattler et al.,
 /// "Robust and Communication-Efficient Federated Learning from Non-IID Data", 2019 (sparse ternary
 /// compression, which also encodes the distances of indices).

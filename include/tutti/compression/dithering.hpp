@@ -15,7 +15,7 @@
 
 namespace tutti::kernels {
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 2> names(level_spacing) { return {"linear", "natural"}; }
 constexpr std::array<std::string_view, 2> names(chunk_norm) { return {"largest", "euclidean"}; }
 

@@ -16,8 +16,8 @@ namespace tutti::compression {
 /// becomes keep * e, and if that exceeds `most` in magnitude, +most or -most. So old residuals
 /// fade, and large ones are cut. `most` is a magnitude of gradients whose loss is not scaled; loss
 /// scaling multiplies it by its factor.
-/// Loss: a step loses e - clip(keep * e) of every element, and nothing else. With both defaults it
-/// loses nothing.
+/// What is lost: e - clip(keep * e) of every element in each step, and nothing else. With both
+/// defaults nothing is lost.
 /// Wire: as error_feedback. Cost: as error_feedback, and one more pass over the residual.
 /// After: Wu et al., "Error Compensated Quantized SGD", ICML 2018, and GRACE, Xu et al., ICDCS
 /// 2021, whose residual memory is beta * e + g (the decay); Deeplearning4j's

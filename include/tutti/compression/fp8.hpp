@@ -12,7 +12,7 @@ namespace tutti::compression {
 //
 // A scale is the smallest power of two that brings the block's largest magnitude into the format's
 // range, but at least 2^-126. Encoding then rounds once, and decoding does not round. If the
-// largest magnitude is 1.75 * 2^127 or more, the format's largest number times that scale would
+// largest magnitude is above 1.75 * 2^127, the format's largest number times that scale would
 // overflow a float. The scale is then half as large, and magnitudes above 1.75 * 2^127 arrive as
 // 1.75 * 2^127. The formats' own infinities and NaN never travel: a block that holds one has NaN
 // for a scale.

@@ -21,9 +21,9 @@ namespace tutti::compression {
 ///
 /// Wire: a string of bits. Every block begins with its norm as a float, rounded up. If that is 0 or
 /// not finite, nothing more follows, and the block arrives as zeros or NaN. If levels^2 is below
-/// the block's length, every element that is not 0 has its distance from the one before (the first:
-/// from the block's begin, counted from 1), its sign (1: negative) and its level; the distance to
-/// the block's end comes last. Otherwise every element has its level plus 1, and its sign if it is
+/// `block`, every element that is not 0 has its distance from the one before (the first: from the
+/// block's begin, counted from 1), its sign (1: negative) and its level; the distance to the
+/// block's end comes last. Otherwise every element has its level plus 1, and its sign if it is
 /// not 0. Numbers are in Elias' recursive code. Blocks are counted from the chunk's first element;
 /// the last may be shorter.
 ///

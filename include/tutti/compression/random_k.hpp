@@ -21,9 +21,10 @@ constexpr std::array<std::string_view, 2> names(drawn_as) { return {"itself", "i
 
 namespace tutti::compression {
 
-/// k elements of each chunk travel, drawn at random without replacement: one from each of k runs of
-/// equal length, so that an element of a short run is likelier. All ranks draw the same elements,
-/// and so does the rank that encodes their sum again, which therefore loses nothing more.
+/// k elements of each chunk travel, drawn at random without replacement: one from each of k runs
+/// whose lengths differ by at most one. An element is thus drawn with probability 1 / the length of
+/// its run. All ranks draw the same elements, and so does the rank that encodes their sum again,
+/// which therefore loses nothing more.
 /// Drawn as `itself`, a value is exact, and what was not drawn is left to error_feedback. Drawn as
 /// `its_run`, a value is multiplied by the length of its run, so that the expected value of what is
 /// decoded is the gradient. Error feedback around that is refused.

@@ -24,9 +24,10 @@ namespace compression {
 /// do so when `engine.replan` puts the start off, if the other compressor remembers as much;
 /// otherwise that is refused. Servers that add know no steps and refuse a start.
 /// Plan: the fusion groups each kind as if the other were not there, so that all biases may travel
-/// in one launch. Wire: each tensor as its own compressor has it. Cost: tensors that are neighbours
-/// in a bucket may not be neighbours in memory, and are then copied; a bucket of a few small
-/// tensors is complete late.
+/// in one launch.
+/// Wire: each tensor as its own compressor has it.
+/// Cost: tensors that are neighbours in a bucket may not be neighbours in memory, and are then
+/// copied; a bucket of a few small tensors is complete late.
 /// After: what every published compressor does with biases; the start_powerSGD_iter of PyTorch's
 /// hook.
 template <tensor_rule Rule, compression_policy C, compression_policy Otherwise>

@@ -104,7 +104,8 @@ void multiply(Queue& queue, std::span<const float> first, std::span<const float>
               inner_products* result) {
   queue.run([=] {
     widest([=] {
-      constexpr std::size_t block = 2048;  // parts stay in the first-level cache for three sums
+      // So few elements that those of both vectors stay in the first-level cache for three sums.
+      constexpr std::size_t block = 2048;
       inner_products sum;
       for (std::size_t begin = 0; begin < first.size(); begin += block) {
         const std::size_t n = std::min(block, first.size() - begin);

@@ -172,9 +172,10 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
 }
 
 /// Quantises all blocks. Neighbouring blocks that stay in the first-level cache get their scales
-/// together, with two divisions of vectors. They are few, so that memory does not stop sending what
-/// comes next while they are quantised. `largest(begin, n)` returns the bits of a block's largest
-/// magnitude, and `take(i, number, scale)` receives the number that each element becomes.
+/// together, so that the divisions for these are vectorised. They are few, so that memory does not
+/// stop sending what comes next while they are quantised. `largest(begin, n)` returns the bits of a
+/// block's largest magnitude, and `take(i, number, scale)` receives the number that each element
+/// becomes.
 template <class Code, class Largest, class Take>
 void quantise(std::span<const float> input, std::size_t block, float* scales,
               typename Code::stored* codes, const Largest& largest, const Take& take) {

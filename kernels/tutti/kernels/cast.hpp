@@ -46,7 +46,7 @@ struct small_float {
   static constexpr unsigned dropped = 23 - Digits;
   /// The least number that has all digits, as a float's bits.
   static constexpr std::uint32_t least_normal = (127 + 1 - bias) << 23;
-  /// The least bits that are not a number, and the bits of NaN.
+  /// The least bits that do not stand for a finite number, and the bits of NaN.
   static constexpr std::uint32_t past_largest =
       Last == last_exponent::special ? ((1u << Exponent) - 1) << Digits : sign - 1;
   static constexpr std::uint32_t nan =

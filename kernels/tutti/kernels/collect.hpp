@@ -66,7 +66,7 @@ using sixteen [[gnu::vector_size(64)]] = std::int32_t;
     std::span<const float> input, std::uint32_t floor, const candidates& room) {
   constexpr std::size_t count = 16;
   constexpr std::size_t looked_at = 128 * count;
-  constexpr int at_least = 5;  // the comparison a >= b
+  constexpr int at_least = 5;  // the code of the comparison a >= b of unsigned numbers
   const sixteen magnitude = sixteen{} + 0x7fff'ffff;
   const sixteen least = sixteen{} + static_cast<std::int32_t>(floor);
   const sixteen first = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -281,7 +281,7 @@ TUTTI_HD void share_in_fours(std::size_t thread, std::size_t threads, std::size_
   }
 }
 
-/// Calls `f.pack<Width>(i)` as a function of i alone.
+/// A function of i that calls `f.pack<Width>(i)`, for loops that know nothing of packs.
 template <int Width, class F>
 struct in_packs {
   F f;

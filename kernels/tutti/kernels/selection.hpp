@@ -198,8 +198,9 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
 /// refused, in the same words, by the stream's next `synchronize` (engine.wait() and wait(id),
 /// save, load) and by every later one. Until then the NaN travels on, and makes the parameters that
 /// it reaches NaN, too.
-/// Cost: a read of the input, and five of the candidates. If the input is small, the selection is
-/// dense or the sample misjudged, five reads of the whole input instead of the candidates.
+/// Cost: a read of the input, and five of the candidates. If the input is small or the selection
+/// dense, there are no candidates, and the whole input is read five times. If the sample misjudged,
+/// the whole input is read five times in place of the candidates.
 void select_largest(cuda::stream& queue, std::span<const float> input, std::uint64_t first_element,
                     selection out, candidates room);
 

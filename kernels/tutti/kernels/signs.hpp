@@ -205,7 +205,8 @@ void decode_rows(const std::uint32_t* words, std::size_t columns, std::size_t fi
 
 template <class How>
 void decode_signs(const std::uint32_t* words, float magnitude, std::span<float> out, How how) {
-  constexpr auto together = std::make_index_sequence<4>();  // a literal: nvcc misspells names
+  // The number is a literal, because nvcc would misspell a named constant here.
+  constexpr auto together = std::make_index_sequence<4>();
   constexpr std::size_t rows = together.size();
   const std::size_t total = sign_words(out.size());
   for (std::size_t begin = 0; begin < total; begin += tile) {

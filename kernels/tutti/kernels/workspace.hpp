@@ -6,8 +6,9 @@
 
 namespace tutti::kernels {
 
-/// Makes room on a queue for what kernels of this library work in beside their callers' scratch,
-/// for kernels of at most `elements` elements, so that no step allocates. On a host they need none.
+/// Reserves the memory that kernels of this library need on a queue in addition to their callers'
+/// scratch, so that no step allocates. It is enough for kernels of at most `elements` elements. On
+/// a host they need none.
 template <host_queue Queue>
 void reserve(Queue&, std::size_t) {}
 /// Asks CUB how much its algorithms need on the stream's device. All of the stream's kernels share

@@ -17,8 +17,8 @@ namespace tutti::strategies {
 /// urgent first. Servers add them up, and workers update. The defaults are BytePS's: djb2 of a
 /// piece's key chooses its server, and keys follow the tensors' names, in whose order its PyTorch
 /// plugin declares gradients. A server has four threads, which do their work in the order in which
-/// it comes; with `engine_order` `most_pushed` they follow BytePS's server schedule instead. Credit
-/// is off, so nothing waits and nothing is sorted. `credit` counts pieces, as
+/// it comes; with `engine_order` `most_pushed` they follow the schedule that BytePS describes for
+/// its servers. Credit is off, so nothing waits and nothing is sorted. `credit` counts pieces, as
 /// `BYTEPS_SCHEDULING_CREDIT` does.
 struct BytePS {
   static constexpr std::string_view name = "BytePS";

@@ -12,9 +12,10 @@
 namespace tutti::strategies {
 
 /// Every rank selects the largest 0.1 % of the whole model's gradient. The selections are merged
-/// along a tree, of which again the largest 0.1 % are applied. What a merge leaves out is
-/// remembered as far as the original does, or all of it with `.architecture = {.give_back =
-/// architecture::give_back::exact}`. `warm_up` is for engine.replan between epochs.
+/// along a tree, and every merge again keeps as many elements; those that are left in the end are
+/// applied. What a merge leaves out is remembered as far as the original does, or all of it with
+/// `.architecture = {.give_back = architecture::give_back::exact}`. `warm_up` is for engine.replan
+/// between epochs.
 struct gTopKSGD {
   static constexpr std::string_view name = "gTopKSGD";
   static constexpr std::string_view after = "Shi et al., \"gTop-k S-SGD\", ICDCS 2019";

@@ -78,8 +78,8 @@ struct PairAveraging {
   using strategy = compose<fusion::all, architecture::pair_averaging>;
 };
 
-/// PairAveraging, but towards a model that was asked for in the step before and travelled while
-/// that step computed.
+/// PairAveraging, but towards a model that was asked for in the step before, so that it has had a
+/// step's computing in which to arrive.
 struct PairAveragingAhead {
   static constexpr std::string_view name = "PairAveragingAhead";
   static constexpr std::string_view after =

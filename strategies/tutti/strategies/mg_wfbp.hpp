@@ -36,8 +36,8 @@ struct MGWFBP8192 {
   }
 };
 
-/// Merges tensors by an exact optimisation of the paper's cost model, which is ours, and sends each
-/// group whatever else is on its way.
+/// Merges tensors by an exact optimisation of the paper's cost model, which is tutti's own, and
+/// sends each group whatever else is on its way.
 struct MGWFBPExact {
   static constexpr std::string_view name = "MGWFBPExact";
   static constexpr std::string_view after = "tutti's own";

@@ -8,7 +8,7 @@
 
 namespace tutti::strategies {
 
-/// In each step a rank hands half of its model to one other rank, by turns the one 1, 2, 4, ...
+/// In each step a rank sends half of its model to one other rank, in turn the rank 1, 2, 4, ...
 /// places ahead.
 struct SGP {
   static constexpr std::string_view name = "SGP";

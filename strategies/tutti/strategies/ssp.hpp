@@ -8,7 +8,8 @@
 namespace tutti::strategies {
 
 /// Each worker takes an optimizer step of its own, and pushes how much that has changed the
-/// parameters, which servers add. A worker waits only if it is three steps ahead of the slowest.
+/// parameters, which servers add. A worker waits only while it is more than three steps ahead of
+/// the slowest.
 struct SSP {
   static constexpr std::string_view name = "SSP";
   static constexpr std::string_view after =

@@ -17,17 +17,17 @@ namespace tutti::strategies {
 /// The algorithms of tf_cnn_benchmarks' `--all_reduce_spec`.
 enum class tf_algorithm {
   nccl,         ///< a ring of all ranks, as NCCL's for large messages
-  nccl_xring,   ///< each host adds up on its first rank, then these around a ring
-  nccl_rechd,   ///< likewise, then these by recursive halving and doubling
-  nccl_pscpu,   ///< likewise, then each of these adds up a part
+  nccl_xring,   ///< each host adds up on its first rank, then first ranks around a ring
+  nccl_rechd,   ///< likewise, then first ranks by recursive halving and doubling
+  nccl_pscpu,   ///< likewise, then each first rank adds up a part
   xring,        ///< several rings at once, as many as the shards of `xring#2`
   pscpu,        ///< each shard is added up on one host, the next chunk's on another
-  psgpu,        ///< likewise, but on any rank
+  psgpu,        ///< as pscpu, but on any rank
   pscpu_pscpu,  ///< each host adds up on its first rank, then the first rank of all adds up
   collective,   ///< TensorFlow's own ring, or two of them
 };
 
-/// In the order of the enumerators.
+/// Returns the enumerators' names, in their order.
 constexpr std::array<std::string_view, 9> names(tf_algorithm) {
   return {"nccl",  "nccl/xring", "nccl/rechd",  "nccl/pscpu", "xring",
           "pscpu", "psgpu",      "pscpu/pscpu", "collective"};

@@ -20,7 +20,8 @@ struct WFBP {
   using strategy = compose<fusion::none, schedule::at_most>;
 };
 
-/// WFBP, but each tensor as soon as its gradient exists, whatever else is on its way. It is ours.
+/// WFBP, but each tensor as soon as its gradient exists, whatever else is on its way. It is
+/// tutti's own.
 struct WFBPUnlimited {
   static constexpr std::string_view name = "WFBPUnlimited";
   static constexpr std::string_view after = "tutti's own";

@@ -15,8 +15,8 @@ inline bool is_adaptive(const consistency::delay_compensated::options& set) {
   return set.lambda_is == consistency::delay_compensated::rule::adaptive;
 }
 
-/// Corrects `gradient`, which was computed on the parameters `read`, for what these have become
-/// `now`. `mean_square` serves the adaptive form alone.
+/// Corrects `gradient` for the change of the parameters from `read`, on which it was computed, to
+/// `now`. Only the adaptive form uses `mean_square`.
 template <class World>
 void compensate_delay(const World& world, const consistency::delay_compensated::options& set,
                       const chunk& piece, std::span<float> gradient, std::span<float> mean_square,

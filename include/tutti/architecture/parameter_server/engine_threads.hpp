@@ -11,10 +11,12 @@ namespace tutti::architecture {
 
 /// Which of the work that waits for it a server's thread does next.
 enum class engine_order {
-  received,     ///< what came first (BytePS's default)
-  most_pushed,  ///< that of the chunk with most pushes, which lacks the fewest to be answered: as
-                ///< BytePS describes BYTEPS_SERVER_ENABLE_SCHEDULE
-  byteps,       ///< what BytePS's queue in fact yields with that set (see `engine_threads`)
+  received,  ///< what came first (BytePS's default)
+  /// Work on the chunk with most pushes, which lacks the fewest until it is answered, as BytePS
+  /// describes BYTEPS_SERVER_ENABLE_SCHEDULE.
+  most_pushed,
+  /// What BytePS's queue in fact yields with BYTEPS_SERVER_ENABLE_SCHEDULE (see `engine_threads`).
+  byteps,
 };
 constexpr std::array<std::string_view, 3> names(engine_order) {
   return {"received", "most_pushed", "byteps"};

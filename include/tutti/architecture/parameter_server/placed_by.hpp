@@ -18,7 +18,8 @@ namespace tutti::architecture {
 
 /// How a chunk's server is chosen. Chunks are placed in forward order, the pieces of a bucket from
 /// the first on. By a bucket's tensor is meant its first one in that order, the one nearest the
-/// input. Numbers and hashes are reduced modulo the number of servers.
+/// input. Numbers and hashes are reduced modulo the number of servers, under `mixed` of those
+/// of a group.
 enum class placed_by {
   least_loaded,  ///< the server with the fewest elements so far (TensorFlow, tensorpack)
   round_robin,   ///< for each chunk the next server (TensorFlow; MXNet's P3 for its slices)
@@ -28,7 +29,8 @@ enum class placed_by {
   djb2,          ///< Bernstein's hash of those digits (BytePS's default)
   sdbm,          ///< the sdbm library's hash of those digits (BytePS)
   mixed,         ///< djb2 in two groups of servers, by about `optimal_shares` (BytePS's mixed mode)
-  optimal_split,  ///< the server with the fewest elements so far, relative to its `optimal_shares`
+  /// The server that has the fewest elements, with the chunk's, relative to its `optimal_shares`.
+  optimal_split,
 };
 
 /// Returns the enumerators' names, in their order.
@@ -63,8 +65,8 @@ inline std::uint64_t sdbm(std::uint64_t key) {
 
 }  // namespace key_hash
 
-/// Servers of BytePS's mixed mode: the first `alone` of them have hosts to themselves, and the
-/// others live one on each worker's host.
+/// Where servers live under placed_by::mixed and optimal_split: the first `alone` of them have
+/// hosts to themselves, and the others live one on each worker's host.
 struct mixed_hosts {
   std::uint64_t workers{};
   std::uint64_t alone{};

@@ -514,8 +514,8 @@ class parameter_server_server {
     average(mine);
     make_answer(mine, piece, step);
   }
-  /// Turns the sum into a mean: of all workers' gradients or, where the mean is of fewer, of
-  /// `gradients`.
+  /// Scales the sum as `average_of_pushes` says. Where a step is not of one gradient from each
+  /// worker, but of `gradients` gradients, makes the sum the mean of these.
   void average(served_chunk& mine, std::uint64_t gradients = 1) {
     if (world_->phantom()) {
       return;

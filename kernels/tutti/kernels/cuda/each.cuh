@@ -87,8 +87,8 @@ void share(cuda::stream& queue, std::size_t n, const F& f, Arrays... arrays) {
 }
 
 /// Calls `f(arrays[i]...)` for every i in [0, n). `f` may change elements of several arrays. If all
-/// arrays are aligned for it, sixteen bytes of each are loaded together, and stored together unless
-/// they are const.
+/// arrays are aligned for it, as many neighbours as sixteen bytes hold of the largest element type
+/// are loaded together, and stored together unless they are const.
 template <class F, class... Elements>
 void each(cuda::stream& queue, std::size_t n, const F& f, Elements*... arrays) {
   constexpr int width = 16 / std::max({sizeof(Elements)...});
