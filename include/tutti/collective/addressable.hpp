@@ -68,7 +68,7 @@ struct addressable {
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
       const auto of = [&](int peer) { return data_of(peer) + offset; };
       int added = 1;
-      int whole = 1;  // the first rank that holds the sum of all
+      int whole = 1;  // the first rank besides 0 that holds the sum of all
       for (; added < ranks; added = std::min(ranks, added + 3)) {
         whole = added;
         switch (ranks - added) {

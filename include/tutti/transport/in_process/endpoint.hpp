@@ -316,8 +316,9 @@ class basic_in_process {
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
   void abort(const std::string& reason) { shared_->abort(reason); }
 
-  /// Returns true: an exception ends this rank's part in good order. Whoever catches the exception
-  /// may `abort` with its message; otherwise `leave` aborts without it.
+  /// Notes that an exception ends this rank's part, and returns true, because that happens in good
+  /// order here. Whoever catches the exception may `abort` with its message; otherwise `leave`
+  /// aborts without it.
   bool ends_by_exception() { return ends_by_exception_ = true; }
 
   /// Ends this rank's polling for good: messages to it are refused from now on.
