@@ -54,8 +54,8 @@ namespace tutti::transport {
 ///
 /// Cost of a message: MPI's, and one staging buffer if it is folded or lent. Staged device memory
 /// is also copied over the device's bus at each end. After warm-up nothing is allocated. Errors:
-/// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start.
-/// Every payload needs memory: MPI moves no phantoms.
+/// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start,
+/// usage_error for a phantom (a length without memory), which MPI cannot send.
 template <device_queue Queue>
 class mpi_on {
   static constexpr bool on_device = has_own_memory<Queue>;

@@ -42,7 +42,7 @@ struct transfer {
   std::size_t unwritten{};         // of those in flight, the ones that wait for the queue
   std::size_t window{};            // how many late pieces may be in flight
   std::size_t granted{unlimited};  // how many of all pieces may be posted by now
-  transfer* other_half{};          // of an exchange that goes in turns
+  transfer* other_half{};          // of an exchange that goes in turns; null in other transfers
   seconds began{};                 // when the send of such an exchange began
   seconds waits_until{};           // when its send stops waiting for a turn, if nothing comes
   void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};

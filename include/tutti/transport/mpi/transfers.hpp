@@ -741,7 +741,8 @@ class mpi_transfers {
     return true;
   }
 
-  /// After a failure: receives what peers have sent, so that their sends complete, and tells them.
+  /// After a failure: receives what peers have sent, so that their sends complete. If any came,
+  /// tells every rank of the failure. Gives up on native all-reduces that do not complete.
   void drain() {
     if (dropped_.receive_all(*world_)) {
       abort(verdict_of(world_->rank(), flights_.failure()));

@@ -284,7 +284,7 @@ requires(!Carrier::virtual_time) class shaped_link {
 
   template <class Fabric>
   void post(Fabric& shared, outgoing& posted, int to) {
-    posted.sending = task();  // the next coroutine takes the memory of its frame
+    posted.sending = task();  // frees the frame, whose memory the next coroutine takes
     posted.sending = send_and_settle(shared, posted, to);
     posted.sending.start(carrier_->ready_coroutines());
   }
