@@ -766,7 +766,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     }
   }
 
-  /// Whether the engine restores what compressors remember before a step is skipped here.
+  /// Whether the engine has already restored what compressors remember when a step is skipped here.
   bool restores_residuals() const {
     if constexpr (takes_back) {
       return engine_->values().restores_residuals();

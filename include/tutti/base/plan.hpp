@@ -30,8 +30,8 @@ struct chunk {
   std::uint32_t priority{};
   /// The rank that owns the chunk, where the architecture places chunks, otherwise 0.
   int placed_on{};
-  /// Chunks of different kinds never share a launch. Kinds differ by element type, by `chosen`, and
-  /// by tensor where a compressor needs each tensor alone.
+  /// Chunks of different kinds never share a launch. Kinds differ by `chosen`, by element type
+  /// where a fusion keeps types apart, and by tensor where a compressor needs each tensor alone.
   std::uint32_t kind{};
   /// Whether the rule of compression::select has chosen the chunk's tensors, which says by which of
   /// two compressors they are encoded.

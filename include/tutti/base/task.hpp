@@ -18,8 +18,8 @@ namespace tutti {
 /// A first-in, first-out queue of coroutines that are ready to resume. One thread at a time owns
 /// it.
 ///
-/// A suspended coroutine is always resumed from this queue and never by another coroutine, so that
-/// the stack stays flat however many awaits complete at once.
+/// A coroutine that an await has suspended is always resumed from this queue and never by another
+/// coroutine, so that the stack stays flat however many awaits complete at once.
 class run_queue {
  public:
   run_queue() = default;

@@ -67,7 +67,7 @@ struct matrices {
 };
 static_assert(tensor_rule<matrices>);
 
-/// Tensors of at least so many elements.
+/// Tensors of at least `elements` elements.
 class at_least {
  public:
   struct options {

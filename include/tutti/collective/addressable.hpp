@@ -12,7 +12,7 @@ namespace tutti::collective {
 /// sum into the memory of all. Up to 56 bytes travel inside the rendezvous itself.
 /// Wire: none; two rendezvous, or one for up to 56 bytes. Cost: one pass over the data, shared by
 /// the ranks.
-/// After: the shared-memory bound that MPI libraries pay copies to approach.
+/// After: the shared-memory bound, which MPI libraries approach at the cost of copies.
 struct addressable {
   using role = tutti::role::collective;
   static constexpr bool rank_ordered = true;
@@ -68,7 +68,7 @@ struct addressable {
       const std::size_t bytes = std::min(block, end - first) * data.element_bytes;
       const auto of = [&](int peer) { return data_of(peer) + offset; };
       int added = 1;
-      int whole = 1;  // the first rank that holds the sum of all
+      int whole = 1;  // the first rank besides 0 that holds the sum of all
       for (; added < ranks; added = std::min(ranks, added + 3)) {
         whole = added;
         switch (ranks - added) {

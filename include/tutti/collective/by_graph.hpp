@@ -16,7 +16,7 @@ namespace tutti::collective {
 /// Which of several pairs of graphs a piece takes.
 enum class hash {
   name,   ///< by the sum of the squares of the characters of `part::TENSOR[BEGIN:END]`
-  index,  ///< by its place among its tensor's pieces
+  index,  ///< by its place among its bucket's pieces
 };
 
 /// The hashes' names, in the order of the enumerators.

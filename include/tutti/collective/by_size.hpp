@@ -93,7 +93,7 @@ class by_size {
 
   /// The ranges that some chunk may take: the first range without a limit is the last.
   std::span<const range> ranges() const { return std::span(options_.ranges).first(used()); }
-  /// The number of the range that a chunk of so many elements is in.
+  /// The number of the range that a chunk of `elements` elements is in.
   constexpr std::size_t range_of(std::size_t elements) const {
     std::size_t i = 0;
     while (i + 1 < used() && elements > options_.ranges[i].up_to) {

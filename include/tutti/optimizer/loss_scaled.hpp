@@ -19,10 +19,11 @@ namespace tutti::optimizer {
 /// use, also advances in a step that updates nothing.
 ///
 /// After such a step, what compressors remember, on workers and on servers, is restored to what it
-/// was before. It is always multiplied by the same factor as the scale, and so are bounds of
-/// compressors. Compressors never see an infinity or NaN: where a worker has one, zeros are sent in
-/// the chunk's place, and the workers tell each other. Not for compressors whose mean has the same
-/// length whatever the gradient is: a vote would be divided by the scale, too.
+/// was before. What they remember is always multiplied by the same factor as the scale, and so are
+/// bounds of compressors. A compressor that remembers, or whose payloads do not add, never sees an
+/// infinity or NaN: where a worker has one, zeros are sent in the chunk's place, and the workers
+/// tell each other. Not for compressors whose mean has the same length whatever the gradient is: a
+/// vote would be divided by the scale, too.
 /// Runs on the host only. Cost: two passes over the mean gradient; where a compressor remembers, as
 /// much memory again and a copy of it each step; there, and where payloads do not add, a pass over
 /// the gradient each step, and 8 bytes from each worker to rank 0 and back.

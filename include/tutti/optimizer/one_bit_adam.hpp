@@ -48,7 +48,7 @@ struct one_bit_adam {
 
   bool exchanges_momenta(std::uint64_t step) const { return step >= freeze_step; }
 
-  /// Adds a gradient to the momentum, which is then sent.
+  /// Takes a gradient into the momentum, beta1 * m + (1 - beta1) * g, which is then sent.
   template <class Queue>
   void outgoing(Queue& queue, std::span<const float> gradient, const chunk_context& where) const {
     kernels::blend(queue, where.row(0, gradient.size()), gradient, static_cast<float>(beta1),

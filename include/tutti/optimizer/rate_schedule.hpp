@@ -18,9 +18,10 @@ constexpr std::array<std::string_view, 4> names(falling) {
 }
 
 /// A plain value: the learning rate as a function of the step. The rate rises linearly over the
-/// first `warm_up` steps, from highest / warm_up in the first of them to `highest`. From there it
-/// falls to `lowest` at step `steps`, where it stays. With `in_steps` it is multiplied by `factor`
-/// after every `every` steps, counted from step 0, but does not fall below `lowest`.
+/// first `warm_up` steps, from highest / warm_up in the first of them to `highest`. With `linear`
+/// and `cosine` it falls from there to `lowest` at step `steps`, where it stays. With `in_steps` it
+/// is multiplied by `factor` after every `every` steps, counted from step 0, but does not fall
+/// below `lowest`. With `constant` it stays at `highest`.
 /// After: Goyal et al., "Accurate, large minibatch SGD", 2017 (warm-up); Loshchilov and Hutter,
 /// "SGDR", ICLR 2017 (cosine).
 struct rate_schedule {

@@ -479,7 +479,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   changed.
 /// * `turns_on_steps`: a launch's step determines how it is exchanged, so all its chunks must be of
 ///   the same step.
-/// * `exchanges_momenta`: in the steps that its optimizer says, it sends the optimizer's first row,
+/// * `exchanges_momenta`: in steps that its optimizer names, it sends the optimizer's first row,
 ///   which is then the launch's `data`. `outgoing` may use its buffer as scratch in such a step.
 /// * `workers(options, size)`: the number of ranks that train, which are the first ones; all ranks
 ///   by default.
@@ -528,10 +528,11 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   each chunk that is not empty, with a whole number of floats an element. Where ranks own parts
 ///   of every chunk there is one span for each chunk, row by row.
 /// * `rescale(factor)`: multiplies by `factor` the residuals of means that the state itself
-///   remembers in steps of the optimizer.
+///   remembers and that are measured in steps of the optimizer.
 /// * `undo_step()`: the last step has updated nothing. The state forgets what it made in that step:
 ///   its residuals of means become what they were before.
-/// * `optimizer_floats()`: how many floats the optimizer remembers on this rank.
+/// * `optimizer_floats()`: how many floats of `memories()` are what the optimizer remembers on this
+///   rank.
 /// * `worker_left(worker)` -> task: that worker pushes no more. Called on ranks that serve.
 /// * `holds_back(chunk)`: on a rank that serves, whether some worker's answer for the chunk waits,
 ///   as the architecture intends, for what other workers have yet to send. No deadline ends that

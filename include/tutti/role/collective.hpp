@@ -38,7 +38,8 @@ struct reduction {
   /// The route that the collective takes if it has several. It is equal on all ranks.
   std::uint64_t route{};
   /// The run's first element in the whole that it is cut from. Which of its parts are one element
-  /// longer depends on it, so that over all runs of the whole the parts have the same length.
+  /// longer depends on it, so that over all runs of the whole the parts differ by at most one
+  /// element.
   std::size_t first_element{};
 
   std::span<std::byte> all() const { return {data, elements * element_bytes}; }
@@ -109,8 +110,8 @@ concept route_of =
 /// * `scratch_bytes(elements, element_bytes, ranks)`: the scratch memory of a reduction. As the
 ///   number of ranks grows, it must either only grow or only shrink.
 /// * `all_reduce(endpoint, reduction)` -> task.
-/// * `options`, if it has any: architecture::all_reduce takes them over as its own. Other
-///   architectures use their defaults.
+/// * `options`, if it has any: architecture::all_reduce and architecture::sharded take them over as
+///   their own. Other architectures use the defaults.
 /// * `alone(ranks)`: the cost of an all-reduce that has the network to itself, as in `alone` of an
 ///   architecture. A collective whose cost depends on more, or does not always have such a form,
 ///   has `alone(ranks, per_host, elements)` instead.

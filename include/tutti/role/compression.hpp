@@ -110,8 +110,8 @@ template <class C>
 constexpr bool decodes_in_scratch = requires {
   requires C::decodes_in_scratch;
 };
-/// Whether the compressor's memory is measured in steps of the learning rate and has to be rescaled
-/// when that changes.
+/// Whether the compressor's memory is measured in steps of the optimizer, so that it has to be
+/// rescaled when the learning rate changes.
 template <class C>
 constexpr bool rescales = requires(const C compression, inline_queue& queue,
                                    const chunk_context& where, std::size_t n) {
@@ -605,7 +605,8 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `expect_magnitudes()`: throws usage_error if its options make every element a sign that is
 ///   worth 1.
 /// * `rescale(queue, context, n, factor)`: multiplies by `factor` what it remembers of n elements
-///   in steps of the optimizer, because the learning rate has become 1 / factor of what it was.
+///   and measures in steps of the optimizer, because the learning rate has become 1 / factor of
+///   what it was.
 /// * `voted_on(queue, values, context)`: of a vote on something else than the gradient, the values
 ///   that the vote was on.
 /// * `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,

@@ -59,8 +59,9 @@ constexpr bool joins<C> = C::joins;
 ///   all other ranks, the others to rank 0. On them it is not called while their last words are
 ///   still on their way to rank 0.
 /// * `next(is_ready, left)`: returns the launch to start now, if any. All of its chunks must be
-///   ready on this rank. `left` counts the words of rank 0 that have already left it: a launch that
-///   later words announce must not start yet.
+///   ready on this rank. Only the first `left` words of rank 0 count: a launch that later words
+///   announce must not start yet. On rank 0 these are the words that it has sent to all others, if
+///   it must not start a launch earlier; otherwise `left` is no limit.
 /// * `stuck(is_ready)`: returns the chunk that this rank or another one must hand in before the
 ///   machine can go on, if it knows one. The diagnosis of a stalled job asks about that chunk.
 /// * `expects_words()`: returns true while a question between the ranks' machines has no answer, so

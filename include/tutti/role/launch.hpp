@@ -53,8 +53,8 @@ struct launch {
   /// `number` and no other.
   std::span<const std::uint32_t> chunks{};
 
-  /// Reports that the launch's bytes have left this rank, or will have once its queue has come so
-  /// far.
+  /// Reports that the launch's bytes have left this rank, or will have once its queue has done the
+  /// work enqueued so far.
   void released() const { when_released(context, number); }
 
   /// `co_await what.between_halves()` says that the first half has ended on this rank. The

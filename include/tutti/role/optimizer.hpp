@@ -68,10 +68,9 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 ///   NaN, whatever the means then hold. The function may change the optimizer's own values; every
 ///   rank changes them alike.
 /// * optionally `restores_residuals()`: returns false if, under the current values, a step that
-/// updates
-///   nothing leaves the compressor's memory as that step made it. `begin_step` is then given 0 in
-///   place of any finite sum. It is asked only where the compressor never turns a number into an
-///   infinity.
+///   updates nothing leaves the compressor's memory as that step made it. `begin_step` is then
+///   given 0 in place of any finite sum. The answer counts only where the compressor never turns a
+///   finite number into an infinity.
 ///
 /// Any optimizer may have `expect_values()`, which throws usage_error for values that it cannot
 /// work with. An engine calls it before it adopts values.

@@ -293,8 +293,8 @@ class endpoint {
   /// group_endpoint.
   group_endpoint<endpoint> group(std::span<const int> ranks) const { return {*this, ranks}; }
 
-  /// Starts a task that runs concurrently with the caller, who must await it before the caller
-  /// ends.
+  /// Starts a task that runs concurrently with the calling coroutine, which must await the task
+  /// before it ends.
   void start(task& beside) const {
     static_assert(!is_stream_ordered<Transport>,
                   "tutti: concurrent coroutines begin their messages in two groups, but this "

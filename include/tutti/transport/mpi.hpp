@@ -36,10 +36,11 @@ namespace tutti::transport {
 ///
 /// Long messages of the data channel travel in pieces (segments.hpp), so that folding the first
 /// ones overlaps the wire. Inside a host three pieces travel at once. Between hosts all do, or four
-/// if they are staged. Four megabytes of each message between hosts travel in short pieces, which
-/// MPI sends without asking the receiver first, and buffers where the receiver has not begun to
-/// receive. What is pushed to a rank that serves (the service channel) travels in short pieces,
-/// too, and holds up no other sender's messages while it is on its way.
+/// long ones if they are staged. Four megabytes of each message between hosts travel in short
+/// pieces, which MPI sends without asking the receiver first, and buffers where the receiver has
+/// not begun to receive. Between hosts, a message that is pushed to a rank that serves (the service
+/// channel) travels in short pieces only. While it is on its way it holds up no other sender's
+/// messages.
 ///
 /// While nothing is due from this host and something long is due from another, a rank that waits
 /// naps, because the kernel needs the core.
@@ -53,8 +54,8 @@ namespace tutti::transport {
 ///
 /// Cost of a message: MPI's, and one staging buffer if it is folded or lent. Staged device memory
 /// is also copied over the device's bus at each end. After warm-up nothing is allocated. Errors:
-/// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start.
-/// Every payload needs memory: MPI moves no phantoms.
+/// communication_error when ranks disagree or one has failed, mpi_error when MPI refuses to start,
+/// usage_error for a phantom (a length without memory), which MPI cannot send.
 template <device_queue Queue>
 class mpi_on {
   static constexpr bool on_device = has_own_memory<Queue>;
@@ -79,8 +80,8 @@ class mpi_on {
   mpi_on(MPI_Comm users, device_path path) requires on_device : mpi_on(path, users) {}
   mpi_on(const mpi_on&) = delete;
   mpi_on& operator=(const mpi_on&) = delete;
-  /// Ends together with the other ranks where that is possible, since after a failure peers may
-  /// still have sends to this rank.
+  /// After a failure, ends together with the other ranks if that is possible, since peers may still
+  /// have sends to this rank.
   ~mpi_on() {
     if (std::uncaught_exceptions() > exceptions_at_birth_) {
       abort(sentence({"rank ", rank(), " ended with an exception"}));

@@ -206,7 +206,8 @@ struct nccl_invitation {
   std::array<char, 320> why{};
 };
 
-/// What NCCL tells hosts apart by.
+/// Returns what NCCL tells hosts apart by: NCCL_HOSTID if it is set, otherwise the host's name and
+/// boot id.
 inline std::string nccl_host() {
   if (const char* users = std::getenv("NCCL_HOSTID")) {
     return users;

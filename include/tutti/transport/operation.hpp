@@ -145,8 +145,7 @@ class sleep_operation : public operation {
   seconds due;
 };
 
-/// The coroutines that sleep on a real clock, earliest first. They are a handful at most, so this
-/// is a list.
+/// One rank's sleeps, the earliest first. They are a handful at most, so this is a list.
 class sleepers {
  public:
   void add(sleep_operation& fresh) {

@@ -108,7 +108,8 @@ class rendezvous_operation : public operation {
         where_(self.rendezvous_on(where)),
         generation_(self.show(where_, bytes)) {}
 
-  /// Looks for a moment first, since the caller waits anyway: peers are usually a cache miss away.
+  /// Looks for a moment before it suspends, if the calling thread has nothing better to do (the
+  /// endpoint's `glance`): peers are usually a cache miss away.
   bool await_ready() {
     if (self_->failed()) {
       expect_half();

@@ -20,9 +20,9 @@ namespace tutti::transport::detail {
 /// one they follow the first long pieces that ask, and keep the wire busy until the answers come.
 class segments {
  public:
-  /// The longest piece. Measured with two ranks over shared memory: cutting shorter messages costs
-  /// more than it hides; in longer ones pieces keep the staging of a fold in cache and halve its
-  /// time at 32 MiB.
+  /// The most bytes of a piece behind the first. Measured with two ranks over shared memory:
+  /// cutting shorter messages costs more than it hides; in longer ones pieces keep the staging of a
+  /// fold in cache and halve its time at 32 MiB.
   static constexpr std::size_t piece_limit = 4_MiB;
   static constexpr std::size_t granule = 64;
   /// The smallest size that is cut inside a host. It is no power of two, as sizes of messages often
@@ -33,8 +33,8 @@ class segments {
   /// The length of a short piece: with its header it stays below 64 KiB, up to which Open MPI sends
   /// over TCP without asking.
   static constexpr std::size_t early_limit = 60_KiB;
-  /// The most short pieces besides the first piece. A receiver that comes late may find all of them
-  /// in MPI's memory.
+  /// The most short pieces besides the first piece, except in a message to a listener, which has no
+  /// long ones. A receiver that comes late may find all of them in MPI's memory.
   static constexpr std::size_t most_early = 70;
   static constexpr std::size_t all_early = most_early * early_limit;
   /// How many long pieces ask before the short ones are sent.

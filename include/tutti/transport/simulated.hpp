@@ -147,8 +147,9 @@ struct device {
 
 /// The queue of a simulated device on a virtual clock. Kernels run at once on the host, if there is
 /// memory to run on; the virtual time that passes is what they are charged. As on a real device the
-/// host goes on meanwhile, and events say when the device will have come so far. A derived queue
-/// may belong to a rank in real time: its kernels take the time that they take, or sleep instead.
+/// host goes on meanwhile, and an event is the time at which the device will have done all work
+/// before it. A derived queue may belong to a rank in real time: its kernels take the time that
+/// they take, or sleep instead.
 class virtual_queue : public host_loops<virtual_queue> {
  public:
   /// A moment on the virtual clock.
@@ -195,10 +196,11 @@ static_assert(host_queue<virtual_queue> && device_queue<virtual_queue>);
 ///
 /// The head of a message leaves when its bytes are ready and the sender's NIC is free, and its last
 /// byte bytes / rate later. The message passes the receiver's NIC in bytes / rate, as soon as its
-/// head has come and that NIC is free, but no earlier than its last byte comes. NICs serve messages
-/// in the order in which their heads come. A message is delivered when its last byte has passed and
-/// the previous message of its pair and tag has been delivered; its send completes once it is read.
-/// A message to oneself is delivered at once. Cost: two heap operations a message.
+/// head has come and that NIC is free, and has not passed it before its last byte has come. NICs
+/// serve messages in the order in which their heads come. A message is delivered when its last byte
+/// has passed and the previous message of its pair and tag has been delivered; its send completes
+/// once it is read. A message to oneself is delivered at once. Cost: two events of the clock a
+/// message.
 class virtual_link {
  public:
   static constexpr bool virtual_time = true;

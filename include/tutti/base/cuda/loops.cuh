@@ -23,8 +23,8 @@ std::size_t storage_of(const Algorithm& algorithm) {
   return bytes;
 }
 
-/// Enqueues one of CUB's algorithms. Its workspace lies in the workspace, behind the first `kept`
-/// bytes.
+/// Enqueues one of CUB's algorithms. Its temporary storage lies in `workspace`, behind the first
+/// `kept` bytes.
 template <class Algorithm>
 void run_in(stream_workspace& workspace, std::size_t kept, const Algorithm& algorithm) {
   std::size_t bytes = storage_of(algorithm);

@@ -128,7 +128,7 @@ class basic_in_process {
   auto receive_loan(int from, tag where, std::size_t bytes) {
     return detail::loan_operation<basic_in_process>(*this, from, where, bytes);
   }
-  /// The size of the message is the sender's: read it from the loan.
+  /// The sender decides the size of the message: read it from the loan.
   auto receive_any(channel from_channel) {
     return detail::loan_operation<basic_in_process>(*this, detail::any_rank,
                                                     tag{from_channel, 0, 0}, 0);
@@ -316,8 +316,9 @@ class basic_in_process {
   /// Ends every rank's part, with this sentence, at its next poll. The first sentence stays.
   void abort(const std::string& reason) { shared_->abort(reason); }
 
-  /// Returns true: an exception ends this rank's part in good order. Whoever catches the exception
-  /// may `abort` with its message; otherwise `leave` aborts without it.
+  /// Notes that an exception ends this rank's part, and returns true, because that happens in good
+  /// order here. Whoever catches the exception may `abort` with its message; otherwise `leave`
+  /// aborts without it.
   bool ends_by_exception() { return ends_by_exception_ = true; }
 
   /// Ends this rank's polling for good: messages to it are refused from now on.
@@ -449,7 +450,9 @@ class basic_in_process {
 
   void returned(message& mine) {
     bool intact = !mine.refused;
-    if constexpr (!virtual_time) {  // over a network the receiver reads a copy
+    // In virtual time the sender does not wait for the reader's work, since over a network the
+    // receiver reads a copy.
+    if constexpr (!virtual_time) {
       intact &= queue_accepts([&] { queue_.wait(mine.event); });
     }
     if (!intact) {

@@ -25,7 +25,7 @@ struct message {
   /// On the way to the receiver: the bytes are valid after it. On the way back: the reader is done
   /// after it.
   Event event{};
-  bool is_back{};  // read, and returned to its sender
+  bool is_back{};  // on the way back to its sender: it has been read or refused
   bool refused{};
   operation* owner{};  // null if no operation waits until it has been read
 

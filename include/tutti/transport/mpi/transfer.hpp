@@ -31,7 +31,7 @@ struct transfer {
   bool often_done_at_once{};
   bool lends{};              // a loan: on the coded channel, a message may be shorter than `cut`
   bool may_end_before{};     // `cut` is the longest message with this first piece
-  bool in_order{};           // MPI may use its memory once the queue has come so far
+  bool in_order{};           // its memory is the queue's: MPI uses it in the queue's order
   std::size_t before_end{};  // by how many bytes the message was shorter than `cut`
   std::size_t room{};        // bytes at `data` that were taken for a loan
   std::byte* data{};         // null: each piece is received in staging and folded from there
@@ -42,7 +42,7 @@ struct transfer {
   std::size_t unwritten{};         // of those in flight, the ones that wait for the queue
   std::size_t window{};            // how many late pieces may be in flight
   std::size_t granted{unlimited};  // how many of all pieces may be posted by now
-  transfer* other_half{};          // of an exchange that goes in turns
+  transfer* other_half{};          // of an exchange that goes in turns; null in other transfers
   seconds began{};                 // when the send of such an exchange began
   seconds waits_until{};           // when its send stops waiting for a turn, if nothing comes
   void (*fold_piece)(Transfers&, transfer&, segments::piece, const std::byte*){};
@@ -60,8 +60,8 @@ struct transfer {
   }
   bool has_more() const { return posted < cut.count(); }
   bool over() const { return in_flight == 0 && !has_more(); }
-  /// Whether the next piece may be posted. Without staging all pieces are posted at once, so that
-  /// no later message overtakes them.
+  /// Whether the next piece may be posted. If the window is unlimited, all pieces that are granted
+  /// are posted at once, so that no later message overtakes them.
   bool may_post() const {
     const std::size_t early = in_flight - late_in_flight;
     const bool fits = window == unlimited || (cut.is_early(posted) ? early <= segments::most_early

@@ -176,7 +176,8 @@ class mpi_transfers {
   std::uint64_t show(rendezvous where, std::span<const std::byte> bytes) const {
     return failed() ? 0 : where.show(world_->rank(), bytes);
   }
-  /// Waits a moment for `done()`, if the polling loop has resumed the coroutine that asks.
+  /// Waits a moment for `done()`, if the polling loop has resumed the coroutine that asks. Returns
+  /// true if it came.
   template <class Done>
   bool glance(Done done) {
     return ready_.draining() && backoff_->glance(done);
@@ -337,8 +338,8 @@ class mpi_transfers {
   /// How many pieces of one transfer are in flight at once inside a host: enough to keep memory
   /// busy, few enough that their staging stays in cache.
   static constexpr std::size_t window_inside = 3;
-  /// How many are in flight between hosts if they need staging (16 MiB). Pieces without staging are
-  /// posted all at once, since each asks its receiver first.
+  /// How many long pieces are in flight between hosts if they need staging (16 MiB). Pieces without
+  /// staging are posted all at once, since each asks its receiver first.
   static constexpr std::size_t turn = segments::first_questions;
   static constexpr seconds longest_wait = 1;
   static constexpr std::size_t eager_bytes = 4096;
@@ -740,7 +741,8 @@ class mpi_transfers {
     return true;
   }
 
-  /// After a failure: receives what peers have sent, so that their sends complete, and tells them.
+  /// After a failure: receives what peers have sent, so that their sends complete. If any came,
+  /// tells every rank of the failure. Gives up on native all-reduces that do not complete.
   void drain() {
     if (dropped_.receive_all(*world_)) {
       abort(verdict_of(world_->rank(), flights_.failure()));

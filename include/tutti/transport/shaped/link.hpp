@@ -41,11 +41,12 @@ namespace tutti::transport {
 /// alone.
 ///
 /// Time is that of the event being handled, never the host's: a process that handles an event late
-/// goes on from when it was due, so that lateness does not add up. A late event may come before one
-/// that this rank has handled; whatever joins the two is then early by less than the lateness.
-/// Messages between hosts are on time if they travel (latency and size / rate) for longer than this
-/// host takes to notice them. Answers never are, and hold up no one. Cost: two small messages of
-/// the carrier for each message, and one copy where it carries a payload.
+/// goes on from when it was due, so that lateness does not add up. A late event may be due before
+/// one that this rank has already handled. What depends on both is then early by less than the
+/// lateness. Messages between hosts are on time if they travel (latency and size / rate) for longer
+/// than this host takes to notice them. Answers never are, because they take no time on the
+/// network: they pass no NIC and wait for no other message. Cost: two small messages of the carrier
+/// for each message, and one copy where it carries a payload.
 template <class Carrier>
 requires(!Carrier::virtual_time) class shaped_link {
   using message = detail::message<seconds>;
@@ -283,7 +284,7 @@ requires(!Carrier::virtual_time) class shaped_link {
 
   template <class Fabric>
   void post(Fabric& shared, outgoing& posted, int to) {
-    posted.sending = task();  // the next coroutine takes the memory of its frame
+    posted.sending = task();  // frees the frame, whose memory the next coroutine takes
     posted.sending = send_and_settle(shared, posted, to);
     posted.sending.start(carrier_->ready_coroutines());
   }
