@@ -27,7 +27,7 @@ verbs = {"send", "receive", "rendezvous"}
 
 
 def body(text: str, begin: int) -> str:
-    """Returns the text from the brace at `begin` to its closing brace, without the contents of
+    """Returns the text between the brace at `begin` and its closing brace, without the contents of
     nested braces."""
     inside, depth = [], 0
     for letter in text[begin:]:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks what sources may include.
 
-* The project's folders form layers, called floors. A file includes files of its own folder and of
-  lower floors. Exceptions are listed in `doors`.
+* The project's folders form layers, called floors. A file may include files of its own folder and
+  of lower floors. Exceptions are listed in `doors`.
 * Headers of other libraries are included only in the files that `foreign` lists for them.
 * Headers that every translation unit which trains reads, because tutti/tutti.hpp includes them, do
   not include standard headers that take long to compile (`slow`).
@@ -77,7 +77,7 @@ def place(path: str) -> tuple[int, str]:
 
 def resolved(path: str, header: str, known: set[str]) -> str | None:
     """Returns the project's file that `header` means in `path`, or None. A header that is in none
-    of the include folders, as one that exists in variants, is looked up by the end of its path in
+    of the include folders, such as one of several variants, is looked up by the end of its path in
     the top folder of `path`."""
     beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
     for candidate in (beside, *(f"{each}/{header}" for each in roots)):

@@ -11,8 +11,7 @@ root = pathlib.Path(__file__).resolve().parents[2]
 def listed(*patterns: str) -> list[str]:
     """Returns the paths, in order, that match one of `patterns`, or all without patterns. They are
     the files that git tracks or would track, or, in a tree without git, every file. Files in build/
-    are left out, and so is the output of programs in bench/results/, because nobody has worded
-    it."""
+    are left out, and so is what programs have printed to bench/results/, which is no prose."""
     try:
         listing = subprocess.run(
             ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
