@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every sentence that a static_assert of the library says is expected by a file of this folder."""
+"""Checks that each sentence of a static_assert in the library is expected by a file here."""
 
 import pathlib
 import re

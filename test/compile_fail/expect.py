@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """expect.py COMPILER [FLAG...] -- FILE...: each file must fail to compile with the sentence of its
-first line, `// expect: ...`, and compile with GOOD defined. Where it is named after a rule,
-`check_NAME`, all policies that the rule looks at must be named, too. One unit has all files, so that
-headers are read once; what the compiler says is a file's where a line of that file led to it.
-`--self-test COMPILER` proves that each of these can fail."""
+first line, `// expect: ...`, and must compile with GOOD defined. If a file is named NAME after a
+rule, `check_NAME`, the compiler's message must also name every policy that the rule was given. All
+files are compiled as one translation unit, so that headers are read only once. An error counts as a
+file's if a line of that file led to it. `--self-test COMPILER` proves that each check can fail."""
 
 import pathlib
 import re
@@ -13,8 +13,9 @@ import tempfile
 
 
 def compiled(compiler: list[str], files: list[str], *more: str) -> tuple[bool, str]:
-    """Headers come first, then each file's own lines in a namespace of its own; one that adds to
-    tutti's stays outside."""
+    """Compiles all files as one translation unit, with the flags `more`. Returns whether it
+    compiles, and the compiler's messages. The unit includes all headers first. Then it includes
+    each file in a namespace of the file's own, unless the file adds to namespace tutti."""
     texts = {file: pathlib.Path(file).read_text() for file in files}
     unit = [line for text in texts.values() for line in re.findall(r"^#include .*", text, re.M)]
     for file, text in texts.items():
@@ -30,8 +31,8 @@ def compiled(compiler: list[str], files: list[str], *more: str) -> tuple[bool, s
 
 
 def errors(text: str) -> list[str]:
-    """What the compiler says, an error at a time with what led to it: g++ says that before, clang
-    after it."""
+    """Returns the compiler's messages, one for each error or warning, with the lines that tell what
+    led to it. g++ prints those lines before the error, and clang after it."""
     found, leads = [], ""
     for line in text.split("\n"):
         if re.match(r"In file included from|\s+from |.*: (In|At) |.*:   (required|recursively|\[)", line):
@@ -46,7 +47,8 @@ def errors(text: str) -> list[str]:
 
 
 def named(rule: str, text: str) -> bool:
-    """The compiler says which types the rule was given; true where no header has such a rule."""
+    """Returns whether the compiler's message `text` names all types that the rule was given.
+    Returns true if there is no such rule."""
     headers = pathlib.Path(__file__).resolve().parents[2] / "include/tutti/core/rules.hpp"
     stated = re.search(rf"^template <([^>]*)>\nstruct check_{rule} ", headers.read_text(), re.M)
     if not stated:
@@ -66,7 +68,8 @@ def fault(file: str, said: list[str]) -> str:
     its = [text for text in said if "error: " in text and re.search(rf"^{re.escape(file)}:\d", text, re.M)]
     if not its:
         return "it compiles"
-    # Only what an error says counts: the sentence is in the source as well, which is quoted.
+    # Only lines of errors and notes count, because the compiler also quotes the source, which has
+    # the sentence in any case.
     expected = [text for text in its if any(sentence in line for line in text.split("\n")
                                             if "error:" in line or "note:" in line)]
     if not expected:

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""each_alone.py COMPILER [FLAG...] -- HEADER...: every header compiles alone. Of two headers, one of
-which includes the other, one unit asks both: nothing stands before the first, and before the second
-only what it brings itself. So there are as few units as there are chains of such headers that have
-them all, about half as many as headers. What many headers bring is precompiled, and stands before
-those that bring it. `--self-test COMPILER` proves that it can fail."""
+"""each_alone.py COMPILER [FLAG...] -- HEADER...: every header must compile alone.
+
+One translation unit can check two headers of which the second includes the first: nothing stands
+before the first header, and before the second one only what it includes itself. So each unit is a
+chain of such headers. The fewest chains that contain all headers are about half as many as there
+are headers. Headers that many others include are precompiled, and included first in the units of
+those others. `--self-test COMPILER` proves that the check can fail."""
 
 import concurrent.futures
 import pathlib
@@ -14,7 +16,8 @@ import tempfile
 
 
 def included(header: pathlib.Path, roots: list[pathlib.Path]) -> list[pathlib.Path]:
-    """Of our own headers, those that are included before any other line, so under no condition."""
+    """Returns the project's headers that `header` includes before any other code, and so under no
+    condition."""
     found = []
     for line in header.read_text().split("\n"):
         name = re.match(r'#include "(.*)"', line)
@@ -26,7 +29,7 @@ def included(header: pathlib.Path, roots: list[pathlib.Path]) -> list[pathlib.Pa
 
 
 def brought(headers: list[pathlib.Path], roots: list[pathlib.Path]) -> dict[pathlib.Path, set[pathlib.Path]]:
-    """By header, all that includes bring, those of included headers as well."""
+    """Returns for each header all headers that it includes, directly or through other headers."""
     all_of: dict[pathlib.Path, set[pathlib.Path]] = {}
 
     def visit(header: pathlib.Path) -> set[pathlib.Path]:
@@ -43,8 +46,9 @@ def brought(headers: list[pathlib.Path], roots: list[pathlib.Path]) -> dict[path
 
 def by_precompiled(headers: list[pathlib.Path], all_of: dict[pathlib.Path, set[pathlib.Path]],
                    most: int) -> dict[pathlib.Path | None, list[pathlib.Path]]:
-    """The headers by what is precompiled for them: in turn the header that, with all it brings,
-    spares those that bring it the most, and none for the rest."""
+    """Groups headers by the header that is precompiled for them, or None for the rest. Chooses at
+    most `most` headers to precompile, one after the other: each time the one that, with all that it
+    includes, saves the remaining headers that include it the most."""
     found: dict[pathlib.Path | None, list[pathlib.Path]] = {}
     rest = headers
     for _ in range(most):
@@ -59,8 +63,8 @@ def by_precompiled(headers: list[pathlib.Path], all_of: dict[pathlib.Path, set[p
 
 def chains(headers: list[pathlib.Path],
            all_of: dict[pathlib.Path, set[pathlib.Path]]) -> list[list[pathlib.Path]]:
-    """As few lists as have every header once, each header's predecessor among what it brings: a
-    matching of headers with predecessors that no augmenting path enlarges."""
+    """Divides headers into as few lists as possible in which each header includes its predecessor.
+    That is a matching of headers with predecessors that no augmenting path enlarges."""
     candidates = {header: [each for each in headers if each in all_of[header]] for header in headers}
     successor: dict[pathlib.Path, pathlib.Path] = {}
 
@@ -83,7 +87,8 @@ def chains(headers: list[pathlib.Path],
 
 
 def faults(compiler: list[str], headers: list[pathlib.Path]) -> tuple[list[str], int]:
-    """What the compiler says of headers that do not stand alone; and how many units it read."""
+    """Returns the compiler's messages about headers that do not compile alone, and the number of
+    units."""
     roots = [pathlib.Path(flag[2:]) for flag in compiler if flag.startswith("-I")]
     all_of = brought(headers, roots)
     groups = by_precompiled(headers, all_of, most=5)
@@ -96,7 +101,7 @@ def faults(compiler: list[str], headers: list[pathlib.Path]) -> tuple[list[str],
         precompiled = {first: pathlib.Path(folder) / f"{at}.hpp"
                        for at, first in enumerate(groups) if first}
 
-        # Where this fails, units read the text, and say why.
+        # If this fails, the units include the header's text instead, and report its errors.
         def precompile(first: pathlib.Path) -> None:
             precompiled[first].write_text(text_of([first]))
             subprocess.run([*compiler, "-std=c++20", "-x", "c++-header", precompiled[first], "-o",

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What g++ 12 gets wrong in a coroutine, found in the text. `--self-test` proves that it is found.
+"""Finds two constructs in coroutines that g++ 12 compiles wrongly or rejects.
 
-* Braces in a statement that contains co_await: a temporary that they make, if it is an aggregate
-  with a non-trivial member, is destroyed twice, silently, even where the braces are empty. So such
-  a statement has none, but for a type that the text shows to have nothing to destroy, and for an
-  empty payload in an endpoint's verb, which is a span. Parentheses are safe.
-* `(co_await x).member` is rejected in templates.
+* Braces in a statement that contains co_await. If they make a temporary that is an aggregate with a
+  non-trivial member, g++ 12 silently destroys it twice, even if the braces are empty. Such a
+  statement may have braces only for a type that the sources show to have nothing to destroy, and
+  for an empty payload, which is a span, in a call of an endpoint's `send`, `receive` or
+  `rendezvous`. Parentheses are safe.
+* `(co_await x).member`, which g++ 12 rejects in templates.
+
+`--self-test` proves that both are found.
 """
 
 import functools
@@ -17,14 +20,15 @@ import sources
 token = re.compile(r"[A-Za-z_]\w*|->|::|\d[\w'.]*|\S")
 heads = re.compile(r"\b(struct|class|union|enum|namespace|extern)\b")
 
-# Told by name: a view, and what every architecture calls the algorithm that it is given, which has
-# no state.
+# Types that are known by name to have nothing to destroy: a view, and the template parameter of
+# every architecture for its collective algorithm, which has no state.
 views = {"span", "Collective"}
 verbs = {"send", "receive", "rendezvous"}
 
 
 def body(text: str, begin: int) -> str:
-    """What is between the brace at `begin` and its own, without what is in braces inside."""
+    """Returns the text between the brace at `begin` and its closing brace, without the contents of
+    nested braces."""
     inside, depth = [], 0
     for letter in text[begin:]:
         depth -= letter == "}"
@@ -38,8 +42,8 @@ def body(text: str, begin: int) -> str:
 
 @functools.cache
 def is_plain(name: str, text: str) -> bool:
-    """Whether every struct of this name has only numbers, enumerators and pointers in it, or it is
-    an enumeration."""
+    """Returns whether `text` defines an enumeration of this name, or structs of this name whose
+    data members are all numbers, enumerators or pointers."""
     if re.search(rf"\benum (class )?{name}\b", text):
         return True
     number = r"(std::)?(size_t|byte|u?int\d+_t|unsigned|int|float|double|bool)|[\w:<> ]+\*+"
@@ -57,32 +61,35 @@ def is_plain(name: str, text: str) -> bool:
 
 
 class Statement:
-    """What has been read of the statement at hand, in one block."""
+    """The current statement of a block, as far as it has been read."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         self.words: list[str] = []
-        self.open: list[str] = []  # brackets, and the braces of initialisers
+        self.open: list[str] = []  # unclosed brackets, and unclosed braces of initialisers
         self.awaits = False
-        self.braces: list[tuple[int, list[str], bool]] = []  # offset, words before, empty
+        # For each initialiser's brace: its offset, the words before it, and whether it is empty.
+        self.braces: list[tuple[int, list[str], bool]] = []
 
 
 def opens_block(words: list[str]) -> bool:
-    """Whether a brace after these words begins statements or members; else it initialises."""
+    """Returns whether a brace after these words begins a block of statements or members. Otherwise
+    it begins an initialiser."""
     last = words[-1] if words else ";"
     if last in {";", ")", "]", "}", ":", "else", "do", "try", "requires", "mutable", "noexcept",
                 "const", "override", "final"}:
         return True
     text = collapsed(" ".join(words), r"<[^<>]*>")
-    # A head such as `struct x : y`, or a body after `-> type`.
+    # True after a head such as `struct x : y`, and after a trailing return type, `-> type`.
     return bool(heads.search(text) and "=" not in text and "(" not in text
                 or re.search(r"\) (?:mutable |noexcept |const )*-> [\w: ]+$", text))
 
 
 def destroys_nothing(words: list[str], empty: bool, everything: str) -> bool:
-    """Whether a brace after these words of its statement makes something known to be plain."""
+    """Returns whether a brace after these words of its statement makes something that is known to
+    have nothing to destroy. `everything` is the text of all sources."""
     named = collapsed(" ".join(words), r" ?<[^<>]*>$").split(" ")[-1]
     if re.fullmatch(r"[A-Za-z_]\w*", named):
         return named in views or is_plain(named, everything)
@@ -91,7 +98,7 @@ def destroys_nothing(words: list[str], empty: bool, everything: str) -> bool:
 
 
 def collapsed(text: str, innermost: str) -> str:
-    """Text without what matches, from the innermost outwards."""
+    """Returns the text without the matches of `innermost`, which are removed until none is left."""
     while (shorter := re.sub(innermost, "", text)) != text:
         text = shorter
     return text
@@ -124,7 +131,7 @@ def faults_in(text: str, everything: str) -> list[tuple[int, str]]:
             if opens_block(here.words):
                 lambdas = here.open or "=" in here.words or "return" in here.words
                 if not lambdas:
-                    end()  # the head of a block: `if (co_await x) {`
+                    end()  # a block's head counts as a statement: `if (co_await x) {`
                 blocks.append(Statement())
                 continue
             here.open.append(word)
@@ -149,7 +156,7 @@ def faults_in(text: str, everything: str) -> list[tuple[int, str]]:
 
 
 def closing(text: str, begin: int) -> int:
-    """One past the parenthesis that closes the one at `begin`."""
+    """Returns the offset just after the parenthesis that closes the one at `begin`."""
     depth = 0
     for offset in range(begin, len(text)):
         depth += {"(": 1, ")": -1}.get(text[offset], 0)
@@ -159,7 +166,7 @@ def closing(text: str, begin: int) -> int:
 
 
 def faults(texts: dict[str, str]) -> list[str]:
-    # A comment says nothing, and a preprocessor line is no statement.
+    # Comments and preprocessor lines contain no statements. Blanking them keeps line numbers.
     plain = {path: re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
                           lambda line: re.sub(r"[^\n]", " ", line[0]),
                           sources.without_comments(text), flags=re.M)

@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
-"""Every #include goes to the includer's own room or to a floor beneath it, a foreign library enters
-by its one door, and what every unit that trains reads leaves out what takes a compiler long.
+"""Checks what sources may include.
+
+* The project's folders form layers, called floors. A file may include files of its own folder and
+  of lower floors. Exceptions are listed in `doors`.
+* Headers of other libraries are included only in the files that `foreign` lists for them.
+* Headers that every translation unit which trains reads, because tutti/tutti.hpp includes them, do
+  not include standard headers that take long to compile (`slow`).
+
 `--self-test` proves that the check can fail."""
 
 import posixpath
@@ -9,7 +15,8 @@ import sys
 
 import sources
 
-# Path prefix -> (floor, room); the longest prefix wins. A role's folder is a room of floor 3.
+# The floor and the folder's name for each prefix of a path. The longest prefix that matches counts.
+# Each role's folder is on floor 3.
 places = {
     "include/tutti/base/": (0, "base"),
     "kernels/": (1, "kernels"),
@@ -27,11 +34,14 @@ for role in ("fusion", "partition", "schedule", "coordination", "compression", "
              "transport", "collective", "optimizer"):
     places[f"include/tutti/{role}/"] = (3, role)
 
-# Rooms of one floor that may be seen from another: an architecture is built from collectives, and
-# the apps' networks are what tests and benchmarks train.
+# Pairs of folders on one floor of which the first may include files of the second: architectures
+# are built from collectives, tests and benchmarks train the apps' networks, and tests may use
+# benchmarks.
 doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("test", "bench")}
 
-# Foreign headers, and where each may enter. What is not listed is the standard library's or POSIX's.
+# Patterns of other libraries' headers, and the paths in which each may be included. Any other
+# header must match `standard`: headers of the standard library, of POSIX, of Linux and of
+# intrinsics.
 foreign = [
     (r"mpi(-ext)?\.h", ["include/tutti/transport/mpi/library.hpp"]),
     (r"nccl\.h", ["include/tutti/transport/nccl.hpp"]),
@@ -51,7 +61,8 @@ foreign = [
 ]
 standard = re.compile(r"[a-z0-9_]+|.*intrin\.h|(sys|net|netinet|arpa|linux)/.*|cxxabi\.h"
                       r"|(unistd|pthread|sched|fcntl|poll|signal|time|dlfcn|errno|spawn|semaphore)\.h")
-# Of the standard library what costs the first strategy of a unit a hundredth of its compilation or more.
+# Headers of the standard library that take a hundredth or more of the time in which a translation
+# unit's first strategy compiles.
 slow = ("cmath", "complex", "filesystem", "format", "functional", "future", "iostream", "map", "random", "ranges",
         "regex", "unordered_map", "unordered_set")
 everybodys = "include/tutti/tutti.hpp"
@@ -65,7 +76,9 @@ def place(path: str) -> tuple[int, str]:
 
 
 def resolved(path: str, header: str, known: set[str]) -> str | None:
-    """The file that `header` means in `path`; generated headers and variants are told by name."""
+    """Returns the project's file that `header` means in `path`, or None. A header that is in none
+    of the include folders, such as one of several variants, is looked up by the end of its path in
+    the top folder of `path`."""
     beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
     for candidate in (beside, *(f"{each}/{header}" for each in roots)):
         if candidate in known:
@@ -76,7 +89,7 @@ def resolved(path: str, header: str, known: set[str]) -> str | None:
 
 
 def read_with(path: str, texts: dict[str, str]) -> set[str]:
-    """The project's files that a compiler reads for one of them."""
+    """Returns the project's files that a compiler reads for `path`, `path` included."""
     read: set[str] = set()
     ahead = [path]
     while ahead:

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Every policy that proves itself in its header, as `static_assert(schedule_policy<in_order>)`, is in
-the list of its role, so that it keeps the role's laws, or the file that has laws of its own names
-it; and every named strategy is one of tutti-compare's, and has its place in strategies/table.md.
+"""Checks that new policies and strategies are added to the lists that they belong to.
+
+* A policy is known by the assertion in its header, as `static_assert(schedule_policy<in_order>)`.
+  It must be in its role's list, so that the role's laws test it. A policy in `elsewhere`, which has
+  laws of its own, must be named in the file that tests those.
+* A compressor must be in the list of those that devices run, or in `on_hosts_only`.
+* A named strategy must be one of tutti-compare's, and have a row in strategies/table.md.
+
 `--self-test` proves that the checks can fail."""
 
 import re
@@ -9,13 +14,14 @@ import sys
 
 import sources
 
-# Roles whose laws are typed over a list, and the file that has it.
+# The file that has the list of policies of each role whose laws are typed tests over such a list.
 lists = {role: "test/support/policies.hpp"
          for role in ("fusion", "partition", "schedule", "coordination", "compression", "optimizer")}
 lists["collective"] = "test/support/collective_laws.hpp"
 lists["architecture"] = "test/support/order_laws.hpp"
 
-# Policies with laws of their own, since those of their role do not fit.
+# Policies with laws of their own, because their role's laws do not fit them: why, and which file
+# tests them.
 elsewhere = {
     "compression": {"power_sgd": "several rounds of whole tensors: test/compression/power_sgd_test.cpp"},
     "collective": {"native": "what a library adds: test/mpi/oracle_test.cpp",
@@ -25,10 +31,10 @@ elsewhere = {
                                    "test/core/stream_ordered_test.cpp"},
 }
 
-# Compressors whose kernels have no twin on a GPU.
+# Compressors whose kernels exist for the host only.
 on_hosts_only = {"by_kth_magnitude", "by_magnitude", "dithering", "qsgd"}
 
-# What tutti-compare cannot train: its models step by SGD.
+# Strategies that tutti-compare cannot train, because it updates its models by SGD.
 with_an_optimizer_of_its_own = {"OneBitAdam"}
 
 proof = re.compile(r"(?:static_assert\(|&& )(\w+)_policy<(\w+)|static_assert\(run_time_(fusion)<(\w+)")
@@ -57,7 +63,8 @@ def faults(texts: dict[str, str]) -> list[str]:
 
 
 def without_a_device(texts: dict[str, str]) -> list[str]:
-    """Compressors of the one list that stand neither in the other nor among those of hosts."""
+    """Returns a fault for each compressor of the list `compressions` that is neither in the list
+    `device_compressions` nor in `on_hosts_only`, or that is in both of these."""
     path = lists["compression"]
     if path not in texts:
         return []
@@ -74,7 +81,8 @@ def without_a_device(texts: dict[str, str]) -> list[str]:
 
 
 def with_a_row(table: str) -> set[str]:
-    """A table's first column, and what a row says of others: `Mine, Other: …`."""
+    """Returns the strategies that a table describes: those in its first column, and those that a
+    row describes beside its own, as in `Mine, Other: …`."""
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
     others = re.findall(r"((?:\w+, )*\w+(?: and \w+)?):", table)
     return set(re.findall(r"\w+", " ".join(first + others)))

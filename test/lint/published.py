@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every named strategy has a row in the tables of what papers and systems say of it, so that none
-loses a policy or a default unseen. A template has as many names as arguments, and rows of its own
-where it is used. `--self-test` proves that the check can fail."""
+"""Checks that every named strategy has a row in the tables of what papers and systems publish about
+it, so that no strategy loses a policy or a default unnoticed. Templates are exempt, because a
+template has as many names as arguments, and has rows where it is used. `--self-test` proves that
+the check can fail."""
 
 import re
 import sys
@@ -9,7 +10,7 @@ import sys
 import sources
 
 tables = "test/strategies/published_test.cpp"
-# A struct up to the next one, if it has a name.
+# Matches the text from a struct to the next one, if it declares a strategy's name.
 named = re.compile(r"^(template[^\n]*\n)?struct (\w+)\b(?:(?!^struct ).)*?^  static constexpr "
                    r"std::string_view name\b", re.M | re.S)
 

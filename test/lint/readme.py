@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Every C++ block of a README, and of what stands beside it in Markdown, is, letter for letter, a
-slice of a file that is compiled:
+"""Checks the project's Markdown files. Every C++ block must be, letter for letter, a slice of a
+file under test/, where it is compiled:
 
     // example-begin name
     ...
     // example-end
 
-Indentation common to the slice is not part of it. Every path of the project's that such a file
-names is there, and so is what it links to. A folder's README is a screen, and the first one is read
-in five minutes. `--self-test` proves that the checks can fail."""
+The common indentation of a slice does not count. Every path of the project that the text names, and
+every file that it links to, must exist. A folder's README must fit on a screen, and the top
+folder's README must take at most five minutes to read. `--self-test` proves that the checks can
+fail."""
 
 import pathlib
 import posixpath
@@ -49,7 +50,7 @@ def missing(name: str, readme: str, there: set[str]) -> list[str]:
 
 
 def without_blocks(readme: str) -> str:
-    """Offsets and line numbers stay."""
+    """Returns the text with blocks of code blanked, so that offsets and line numbers stay."""
     of_code = re.compile(r"^```.*?^```|^    [^\n]*", re.M | re.S)
     return of_code.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), readme)
 
@@ -66,7 +67,8 @@ def broken_links(name: str, readme: str, there: set[str]) -> list[str]:
 
 
 def too_long(name: str, readme: str) -> list[str]:
-    """Of the first README blocks of code do not count."""
+    """Returns a fault if a README is too long. Blocks of code do not count in the top folder's
+    README."""
     folder, _, file = name.rpartition("/")
     if file != "README.md":
         return []

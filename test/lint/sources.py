@@ -9,8 +9,9 @@ root = pathlib.Path(__file__).resolve().parents[2]
 
 
 def listed(*patterns: str) -> list[str]:
-    """Paths that git tracks or would track; in a tree without git, every file outside build/. What
-    programs have printed into bench/results/ is nobody's prose."""
+    """Returns the paths, in order, that match one of `patterns`, or all without patterns. They are
+    the files that git tracks or would track, or, in a tree without git, every file. Files in build/
+    are left out, and so is what programs have printed to bench/results/, which is no prose."""
     try:
         listing = subprocess.run(
             ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -25,7 +26,7 @@ def listed(*patterns: str) -> list[str]:
 
 
 def read(*patterns: str) -> dict[str, str]:
-    """Text by path; what is not text is left out."""
+    """Returns the text of each listed file, by its path. Files that are not text are left out."""
     texts = {}
     for path in listed(*patterns):
         try:
@@ -39,7 +40,8 @@ code = ("*.hpp", "*.cpp", "*.cu", "*.cuh", "*.hpp.in", "*.cpp.in")
 
 
 def without_comments(text: str) -> str:
-    """Blanks comments and literals, so that every offset and line number stays."""
+    """Returns the text with comments and literals blanked, so that offsets and line numbers
+    stay."""
     quiet = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"'
         r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'", re.S)
@@ -47,13 +49,14 @@ def without_comments(text: str) -> str:
 
 
 def finish(faults: list[str]) -> None:
-    """Prints the faults, one a line, and ends the program."""
+    """Prints the faults, one a line, and ends the program, with status 1 if there are any."""
     print("\n".join(faults) if faults else "clean")
     sys.exit(1 if faults else 0)
 
 
 def expect(faults: list[str], sentence: str, what: str) -> None:
-    """In a self-test: exactly one fault and it contains `sentence`; no fault where it is empty."""
+    """Ends a self-test with an error unless there is exactly one fault, which contains `sentence`,
+    or no fault if `sentence` is empty. `what` names the planted mistake."""
     if sentence and not (len(faults) == 1 and sentence in faults[0]):
         sys.exit(f"self-test: {what}: wanted one fault with '{sentence}', got {faults}")
     if not sentence and faults:

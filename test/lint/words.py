@@ -1,28 +1,31 @@
 #!/usr/bin/env python3
-"""What no file says: a path outside the project, a name without a meaning, a macro too many, a call
-through a pointer on the step path. What a long one does say: why it is one file.
-`--self-test` proves that each is found."""
+"""Finds what no file of the project may contain: paths outside the project, names without a
+meaning, metaphors in place of the field's terms, macros beyond the project's own, and, in the
+library, virtual functions and std::function, which would make a training step call through
+pointers. A file of more than 500 lines must state why it is one file. `--self-test` proves that
+each is found."""
 
 import re
 import sys
 
 import sources
 
-# The library's own three, and one that an included library reads.
+# The library's own three macros, and one that an included library reads.
 macros = {"TUTTI_HD", "TUTTI_VERSION", "TUTTI_ASSERT", "OMPI_SKIP_MPICXX"}
-# Spelt in pieces, so that this file does not say them either.
+# The words below are spelt in pieces, because this file is checked, too.
 outside = re.compile(r"\.\./" + r"shared\b|/wo" + r"rk/|\b(DESIGN|STYLE|SYSTEMS|FEATURES|PERFORMANCE)"
                      r"(\.md| \d)")
 hollow = re.compile(r"\b\w*(?:Man" + r"ager|Hel" + r"per)s?\b|\b\w*(?:_|\b)uti" + r"ls?(?:_|\b)"
                     r"|\b\w*(?:[a-z]Im" + r"pl|_im" + r"pl)\b")
-# What the field has words for, and a comment that sends its reader elsewhere. Only "patience sorting"
-# is the field's.
+# Metaphors for what the field has terms for, and comments that only refer to another comment.
+# "patience sorting" is allowed, because it is a term of the field.
 riddles = re.compile(r"\b(?:meet" + r"ing|par" + r"cel|cou" + r"rse)s?\b|(?<!interface )\bca" + r"rds?\b|"
                      r"\bfare" + r"wells?\b|\bstands? for " + r"many\b"
                      r"|(?:\b|_)patien" + r"(?:t|ce)(?:\b(?! sorting)|_)|///? The sa" + r"me"
                      r"(?:[.,:]| (?:of|for|on|with|into|where|between|by)\b)")
 indirect = re.compile(r"\bvirtual\b|\bstd::function\b")
-# What is chosen at run time, what stands in for a device, what is registered by name.
+# Files that need such calls: a transport that is chosen at run time, a stand-in for a device's
+# stream, and benchmarked models that are registered by name.
 may_be_indirect = {"include/tutti/transport/any_transport.hpp", "include/tutti/base/host_stream.hpp",
                    "include/tutti/benchmark.hpp"}
 most_lines = 500

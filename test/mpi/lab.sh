@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# lab.sh LAB PROGRAM [TRAIN]: a laboratory of two hosts is what it says it is; the sums and failures of the program's
-# tests hold in it, and tutti-train trains. It refuses in one line what it cannot have, ends what is interrupted and
-# leaves nothing behind. 77 where this machine cannot have one.
+# lab.sh LAB PROGRAM [TRAIN]: tests bench/lab (LAB) on two simulated hosts. Hosts and links must be
+# as they were set. PROGRAM's tests of exchanges and aborts must pass on them, and tutti-train
+# (TRAIN), if given, must train. LAB must refuse what it cannot do in one line, end what an
+# interrupted command has started, and leave nothing behind. Exit status 77: this machine cannot run
+# a laboratory.
 set -uo pipefail
 name=test$$
 lab=("$1" --name "$name")
@@ -15,7 +17,7 @@ trap '"${lab[@]}" down; "${beside[@]}" down 2>/dev/null; rm -rf "$scratch"' EXIT
 
 wrong() { echo "$*"; exit 1; }
 
-# Both laboratories' namespaces and the rates of their links.
+# Prints the namespaces of both laboratories, with the rates of their links.
 laboratories() {
   local each
   for each in $(ip netns | grep -oE "^$name(beside)?-[a-z0-9]+" | sort); do
@@ -23,7 +25,8 @@ laboratories() {
   done
 }
 
-# refuses STATUS SENTENCE COMMAND…: in one line, and changes nothing.
+# refuses STATUS SENTENCE COMMAND…: expects that the command ends with STATUS, prints one line,
+# which begins with SENTENCE, and changes no laboratory.
 refuses() {
   local expected=$1 sentence=$2 before said status
   shift 2
@@ -36,7 +39,7 @@ refuses() {
   [ "$(laboratories)" = "$before" ] || wrong "$* changed a laboratory"
 }
 
-# soon COMMAND…: holds within ten seconds.
+# soon COMMAND…: expects that the command succeeds within ten seconds, and repeats it until then.
 soon() {
   local tries
   for tries in $(seq 200); do "$@" && return; sleep 0.05; done
@@ -50,7 +53,8 @@ if [ $# -eq 3 ]; then
   [[ ${trained##*$'\n'} =~ ^Horovod\ +1\ +[0-9]+\.[0-9]+\  ]] || wrong "that is no epoch of Horovod"
 fi
 
-# Hosts are as they were set, with a core each where there are two, and the load beside them is told.
+# Each host has its settings, and a core of its own if the machine has two. `run` reports the load
+# of other processes.
 ranks=$("${lab[@]}" run sh -c 'cd /proc/sys/net/ipv4
   echo $(hostname) $(cat tcp_congestion_control tcp_no_metrics_save) of $OMPI_COMM_WORLD_SIZE $(taskset -cp $$)' \
   2>"$scratch/load") || exit 1
@@ -61,7 +65,7 @@ done
 [ "$(env -u OMP_NUM_THREADS nproc)" -lt 2 ] || [ "$(grep -oE ' [0-9]+$' <<<"$ranks" | sort -u | wc -l)" -eq 2 ] || wrong "not pinned"
 grep -qE '^lab: 2 hosts, reno, [0-9.]+ s; others used [0-9.]+ cores, [0-9.]+ stolen$' "$scratch/load" || wrong "no load"
 
-# On one core they yield it.
+# Ranks that share one core yield it while they wait.
 core=$(taskset -cp $$ | grep -oE '[0-9]+$')
 ranks=$(taskset -c "$core" "${lab[@]}" run sh -c 'echo "yields: $OMPI_MCA_mpi_yield_when_idle"' 2>&1) || wrong "$ranks"
 [ "$(grep -c "^yields: 1$" <<<"$ranks")" -eq 2 ] || wrong "ranks that share a core spin: $ranks"
@@ -74,8 +78,8 @@ $name-2 eth0 100Mbit
 $name-switch port1 1Gbit port2 100Mbit
 END
 
-# What cannot be had.
-other_user=(setpriv --reuid 65534 --inh-caps +dac_override --ambient-caps +dac_override)  # which may read what root may
+# Commands that must be refused, first one by a user who is not root, but may read what root may.
+other_user=(setpriv --reuid 65534 --inh-caps +dac_override --ambient-caps +dac_override)
 if "${other_user[@]}" true; then
   refuses 77 "namespaces need root. Fix: " "${other_user[@]}" "${beside[@]}" up 2 1gbit
 fi
@@ -91,10 +95,10 @@ done
 refuses 1 "there is no host '3'. Fix: 1 to 2" "${lab[@]}" link 3 100mbit
 refuses 1 "'$name' is up already. Fix: " "${lab[@]}" up 2 1gbit
 
-# Interrupted, `run` ends what it has started, on hosts that stay, and nothing else.
+# An interrupted `run` ends what it has started, and nothing else. The hosts stay.
 before=$(laboratories)
 on_hosts() { echo $(ip netns pids "$name-1") $(ip netns pids "$name-2"); }
-# asleep SECONDS COUNT: of so many processes every word is known.
+# asleep SECONDS COUNT: whether COUNT processes have exactly the command line `sleep SECONDS.$$`.
 asleep() {
   local each words count=0
   for each in /proc/[0-9]*/cmdline; do
@@ -116,7 +120,7 @@ ends() { [ "$(on_hosts)" = "$spared" ]; }
 soon ends
 [ "$(laboratories)" = "$before" ] || wrong "an interrupted run changed the laboratory"
 
-# Interrupted, `up` takes away what there is of it.
+# An interrupted `up` removes what it has set up so far.
 for signal in INT TERM; do
   "${beside[@]}" up 50 1gbit &
   soon test -e "/run/netns/${name}beside-2"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# lost_link.sh LAB PROGRAM: of three hosts one is cut off. Every rank must end by itself within its deadline of 2 s and
-# ten more, those that still hear each other naming the lost one, which names one of them; 77 where this machine cannot
-# have a laboratory. What mpirun does meanwhile is its own affair: it does not hear of a host that it has lost.
+# lost_link.sh LAB PROGRAM: takes down the link of one of three hosts. Every rank must end by itself
+# within its deadline of 2 s and ten more. The two ranks that still reach each other must name the
+# lost rank, which must name one of them. What mpirun does is not tested, because it does not learn
+# that it has lost a host. Exit status 77: this machine cannot run a laboratory.
 set -uo pipefail
 lab=("$1" --name "cut$$")
 said=$(mktemp -d)

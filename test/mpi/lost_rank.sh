@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# lost_rank.sh PROGRAM HOW SENTENCE: the job must end by itself, not with 0, and say the sentence.
+# lost_rank.sh PROGRAM HOW SENTENCE: runs PROGRAM on three ranks, of which rank 1 is lost in the way
+# that HOW names. The job must end by itself with a status other than 0, and print SENTENCE.
 #
-# Open MPI's mpirun itself stays now and then after MPI_Abort has ended the ranks, where one of them
-# is being finalised: once in some twenty jobs. A job that hangs gets a second try; twice is ours.
+# In about one job in twenty, Open MPI's mpirun itself hangs after MPI_Abort has ended the ranks, if
+# one of them is in MPI_Finalize. A job that hangs is therefore tried again. If it hangs twice, the
+# fault is tutti's.
 set -uo pipefail
 for try in 1 2; do
   output=$(timeout -k 5 25 mpirun --allow-run-as-root --oversubscribe -np 3 "$1" "$2" 2>&1)
   status=$?
   stopped=$(sed -n 's/^process \([0-9]*\) stops$/\1/p' <<<"$output" | head -1)
-  if [ -n "$stopped" ] && [ "/proc/$stopped/exe" -ef "$1" ]; then  # no other job's: it is ours by number
+  # Kills the stopped rank, unless its number is another process's by now.
+  if [ -n "$stopped" ] && [ "/proc/$stopped/exe" -ef "$1" ]; then
     kill -KILL "$stopped" 2>/dev/null
   fi
   echo "$output"

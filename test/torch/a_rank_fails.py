@@ -1,4 +1,4 @@
-"""Rank 1's script ends with an exception in the middle of a step: rank 0 is told why."""
+"""Rank 1's script raises an exception while rank 0 is in a step. Rank 0 must report why."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""It has no batch left, nor a word: what MPI keeps for it of rank 0's long buffers ends the job."""
+"""Rank 1 has no batch left, and neither sends nor polls, but does not end. MPI keeps rank 0's
+buffers, a long message, until rank 1 polls, so that rank 0 must end the job."""
 
 import time
 

@@ -1,5 +1,6 @@
-"""Parameters are updated one by one, each when its mean has arrived, while the next forward pass
-runs: they are what a loop in one process makes of all ranks' batches. The last rank is late."""
+"""Tests training with `optimizer=`: each parameter is updated when its mean has arrived, while the
+next forward pass runs. The parameters must equal those of a plain loop in one process over all
+ranks' batches. The last rank is always late."""
 
 import contextlib
 import os
@@ -15,8 +16,8 @@ values = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
 
 
 class Network(torch.nn.Module):
-    """A weight that its module's owner reads, a layer whose hook reads parameters, one that is
-    called twice, and one that nobody uses."""
+    """A network with a weight that is read outside its own module, a layer whose hook reads
+    parameters, a layer that is called twice, and a layer that is not used."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +49,7 @@ class Pair(torch.nn.Module):
 
 
 class Scaled(torch.nn.Module):
-    """A parameter without dimensions."""
+    """A network with a parameter without dimensions."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +61,7 @@ class Scaled(torch.nn.Module):
 
 
 class Detached(torch.nn.Module):
-    """Its backward pass reads the weight after the weight's gradient is final."""
+    """A network whose backward pass reads a weight after the weight's gradient is final."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +104,7 @@ def squares(parameters):
 
 
 class Plain:
-    """The same network under momentum SGD in one process, every operation rounded by itself."""
+    """The same network under momentum SGD in one process, which rounds after every operation."""
 
     def __init__(self, kind=Network, penalty=0.0):
         self.network = network(kind)
@@ -112,7 +113,7 @@ class Plain:
         self.directions = [torch.zeros_like(each) for each in self.parameters]
 
     def step(self, *steps, lr=0.1, momentum=0.9, weight_decay=0.01, of=range(ranks)):
-        """A step whose gradient is that of these steps' batches, added up, of ranks `of`."""
+        """Takes a step with the sum of gradients of `steps` on ranks `of`, divided by `ranks`."""
         total = None
         for each in of:
             self.network.zero_grad(set_to_none=True)
@@ -136,7 +137,7 @@ class Plain:
 
 
 def a_loop_of_torchs():
-    """Steps of two passes, resetting to zeros and to nothing, evaluation and state in between."""
+    """A loop with steps of two passes, resets to zeros and None, evaluation, and saved states."""
     model, optimizer = made()
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
     plain = Plain()
@@ -169,7 +170,7 @@ def a_loop_of_torchs():
 
 
 def rank_0_evaluates_alone():
-    """With gradients and without, which needs nobody else and takes nobody else's turn."""
+    """Evaluation, with gradients or without, needs no other rank and disturbs no other rank."""
     model, optimizer = made()
     plain = Plain()
     for step in range(6):
@@ -190,7 +191,7 @@ def rank_0_evaluates_alone():
 
 
 def torchs_recurrence():
-    """Its own SGD makes the same of the same gradients."""
+    """torch's own SGD computes the same parameters, but for rounding, from the same gradients."""
     for named in ({}, {"momentum": 0.0}, {"momentum": 0.0, "weight_decay": 0.0}):
         model, optimizer = made(Pair, **named)
         module = network(Pair)
@@ -209,7 +210,7 @@ def torchs_recurrence():
 
 
 def schedules_of_rank_0():
-    """Values that change at every step, momentum too, count as rank 0 has them."""
+    """All ranks use rank 0's learning rate and momentum, which change at every step."""
     model, optimizer = made()
     scheduler = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=0.1 + 0.1 * rank, total_steps=12)
@@ -229,12 +230,12 @@ def schedules_of_rank_0():
 
 
 def a_layer_waits_for_its_own():
-    """Rank 1's backward pass stops between its two layers until rank 0 has returned from its own
-    and read the updated last layer."""
+    """Rank 1's backward pass stops between its two layers until rank 0 has returned from its
+    backward pass and has read the updated last layer."""
     model, optimizer = made(Pair)
     plain = Plain(Pair)
     ones = torch.ones(1, 4, device=laws.device)
-    # CUDA loads a kernel when it is first called, and waits for the whole device then.
+    # Calls kernels beforehand, because CUDA waits for the whole device when it first loads one.
     equal(plain.network.last(ones), plain.network.last(ones), "first")
     read = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "read")
     untouched = model.module.first.weight.detach().clone()
@@ -274,7 +275,7 @@ def momenta_are_state():
     train(range(3))
     path = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"across.{rank}")
     torch.save([each.state_dict() for each in (model, optimizer, scheduler)], path)
-    train(range(50, 53))  # and lost
+    train(range(50, 53))  # not part of the saved state
     model, optimizer = made(lr=0.7)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
     for each, its in zip((model, optimizer, scheduler), torch.load(path)):
@@ -284,7 +285,7 @@ def momenta_are_state():
 
 
 def reading_waits():
-    """The model's parameters are those of its last step, and to reset gradients reads none."""
+    """`parameters()` waits for the last step's updates. `zero_grad()` does not wait for them."""
     model, optimizer = made(Pair)
     plain = Plain(Pair)
     read = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "reset")
@@ -304,8 +305,7 @@ def reading_waits():
 
 
 def a_penalty_teaches_nothing():
-    """A loss that reads every parameter does not hide that the forward pass reads one outside its
-    module."""
+    """A loss that reads all parameters does not hide which are read outside their modules."""
     model, optimizer = made()
     plain = Plain(penalty=0.01)
     for step in range(4):
@@ -320,7 +320,7 @@ def a_penalty_teaches_nothing():
 
 
 def loading_waits():
-    """Updates on their way do not come on top of what is loaded."""
+    """Loading waits for updates on their way, so that they do not change what is loaded."""
     model, optimizer = made(Pair)
     backward(model, batch(0))
     optimizer.step()
@@ -332,7 +332,7 @@ def loading_waits():
 
 
 def uneven_data():
-    """Rank r has 2 + r batches; who has none left takes part with zeros. Rank 0 evaluates, too."""
+    """Rank r has 2 + r batches, and then takes part with zeros. Rank 0 evaluates, too."""
     model, optimizer = made(Pair)
     plain = Plain(Pair)
     with model.join():
@@ -351,23 +351,23 @@ def uneven_data():
 
 
 def signs_times_their_root_mean_square(values, parts):
-    """Of each part, and what that leaves behind."""
+    """Returns the signs, times the root mean square of each part, and the residual."""
     coded = torch.cat([each.square().mean().sqrt().expand_as(each).copysign(each)
                        for each in values.split(parts)])
     return coded, values - coded
 
 
 def parts_of_one_magnitude(values):
-    """The lengths of runs of neighbours whose magnitudes are equal."""
+    """Returns the lengths of runs of neighbours whose magnitudes are equal."""
     sizes = values.abs()
     ends = [i for i in range(1, len(sizes)) if abs(sizes[i] / sizes[i - 1] - 1) > 1e-3]
     return [end - begin for begin, end in zip([0, *ends], [*ends, len(sizes)])]
 
 
 def momenta_of_a_bit():
-    """Tang et al., "1-bit Adam": three dense steps of Adam, and then, under its last mean squares,
-    momenta of signs, with what is lost at workers and at owners in the next ones. What a scale is
-    of, an owner's part of a tensor, shows in the first such step."""
+    """Tang et al., "1-bit Adam": three dense steps of Adam, then momenta compressed to signs, with
+    mean squares frozen. Workers and owners add their residuals to the next step's. The first such
+    step shows which part of a tensor, an owner's, each scale belongs to."""
     rate, frozen, keep, keep_squares, epsilon = 0.01, 3, 0.9, 0.999, 1e-6
     module, plain = network(Pair), network(Pair).double()
     optimizer = tutti_torch.OneBitAdam(module.parameters(), rate, (keep, keep_squares), epsilon,
@@ -438,7 +438,7 @@ def optimizers():
 
 
 def loops():
-    """What would see a gradient, or a parameter, at another moment than under torch's."""
+    """Loops that would see a gradient or parameter at another time than under torch are refused."""
     def begun():
         model, optimizer = made()
         backward(model, batch(0))

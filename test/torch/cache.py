@@ -1,5 +1,6 @@
-"""A strategy is compiled once, by one rank of a host, until anything that it is made of changes.
-Compiled here is a module that knows what its header says, which takes seconds."""
+"""Tests that a strategy is compiled once, by one rank of a host, until anything that it is made of
+changes. Here a small module is compiled in its place, which has a number from its header, because
+that takes only seconds."""
 
 import contextlib
 import hashlib
@@ -27,7 +28,7 @@ os.environ["TUTTI_CACHE"] = str(scratch / "cache")
 
 
 def write(path, text):
-    """By one rank, while the others wait."""
+    """Writes a file on rank 0, while the others wait."""
     dist.barrier()
     if rank == 0:
         path.write_text(text)
@@ -49,7 +50,7 @@ def folders():
 
 
 def what_does_not_compile_is_told_once():
-    """And tried again when its header has changed: the next case does."""
+    """One rank compiles, and every rank reports the error. A changed header is compiled again."""
     write(header, '#include "inner.hpp"\n')
     write(scratch / "inner.hpp", "constexpr int inner = {};;;  nonsense\n")
     refused("inner + 1 does not compile: ", lambda: build().module())
@@ -76,7 +77,8 @@ def one_rank_builds():
 
 
 def an_edit_of_any_header_builds_again():
-    """Of one that the user's header includes, too, though it is as long and as old as before."""
+    """The edited header is one that the user's header includes. Its length and its time of
+    modification stay."""
     inner = scratch / "inner.hpp"
     before = build().module().__file__
     assert build().module().__file__ == before
@@ -91,7 +93,8 @@ def an_edit_of_any_header_builds_again():
 
 
 def what_is_built_is_what_was_asked_for():
-    """Another text, compiler, flag or torch has a folder of its own; the same ones have the same."""
+    """Each combination of text, compiler, flags and torch's version has a folder of its own, which
+    is found again."""
     compiler = scratch / f"compiler.{rank}"
     compiler.write_text("#!/bin/sh\necho another\n")
     compiler.chmod(0o755)

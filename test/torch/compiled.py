@@ -1,4 +1,4 @@
-"""Compiles what the tests here train with, so that none of them waits for it."""
+"""Compiles a strategy that this folder's tests train with, so that none of them waits for it."""
 
 import sys
 

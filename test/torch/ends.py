@@ -1,4 +1,5 @@
-"""Whoever waits for the others at the end, a model's or MPI's, lets Python's other threads run."""
+"""Tests that a rank which waits for the others, when MPI begins and when a model or MPI ends, lets
+Python's other threads run."""
 
 import os
 import threading
@@ -14,7 +15,8 @@ limit = 30.0
 
 
 def speak_meanwhile(name):
-    """Rank 0 goes on at once, and a thread of its own speaks later. Rank 1 goes on when it has."""
+    """Lets rank 0 go on at once. A thread of rank 0 writes a file half a second later, and rank 1
+    goes on when the file is there."""
     said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], name)
     if rank == 0:
         def speak():

@@ -1,5 +1,5 @@
-"""Each case trains a model twice in one process, under DistributedDataParallel over gloo and under
-tutti: what autograd leaves, and so everything after it, is the same."""
+"""Most cases train a model twice in one process, under DistributedDataParallel over gloo and under
+tutti. Autograd must leave equal gradients, so that everything computed from them is equal, too."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ from laws import device, equal, ours, rank, ranks, theirs
 
 
 class Everything(torch.nn.Module):
-    """A convolution in two memory formats, batch norm, and parameters that are shared, frozen, used
-    by no rank, and used by rank 0 alone."""
+    """A network with a convolution in two memory formats, batch norm, and parameters that are
+    shared, frozen, used by no rank, and used by rank 0 only."""
 
     def __init__(self):
         super().__init__()
@@ -49,14 +49,14 @@ def loss_of(model, batch):
 
 
 def made(kind, wrap, **named):
-    torch.manual_seed(7 + rank)  # ranks begin apart: rank 0's parameters become everybody's
+    torch.manual_seed(7 + rank)  # ranks differ until they take rank 0's parameters
     model = wrap(kind(), **named)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
     return model, optimizer
 
 
 def compare(train):
-    """`train(wrap)` answers what must be equal, by name."""
+    """Expects that `train(wrap)` returns equal values, by name, for `theirs` and `ours`."""
     wanted = train(theirs)
     for name, value in train(ours).items():
         equal(value, wanted[name], name)
@@ -68,7 +68,7 @@ def state(model):
 
 
 def a_hundred_steps():
-    """Every third step adds up two passes; gradients are reset to zeros and to nothing in turns."""
+    """One pass in three is only added to the next. Resets to zeros and to None take turns."""
     def train(wrap):
         model, optimizer = made(Everything, wrap, find_unused_parameters=True)
         losses, means = [], []
@@ -77,7 +77,8 @@ def a_hundred_steps():
                 loss = loss_of(model, batch)
                 loss.backward()
             losses.append(loss.item())
-            means.append(model.module.norm.running_mean.sum().item())  # each rank's own for a while
+            # Each rank's own until its buffers are replaced by rank 0's.
+            means.append(model.module.norm.running_mean.sum().item())
             if step % 3 != 1:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.7)
                 optimizer.step()
@@ -89,7 +90,7 @@ def a_hundred_steps():
 
 
 def gradients_lie_in_the_arena():
-    """Also after they were reset to nothing, with the strides of their parameters."""
+    """They have the strides of their parameters, and return to the arena after a reset to None."""
     model, optimizer = made(Everything, ours)
     places = None
     for batch in batches(3):
@@ -124,8 +125,8 @@ def evaluation_in_between():
 
 
 def what_is_kept_stays():
-    """Whoever keeps a `.grad` that is reset has it after the next pass, also of a parameter that
-    this one does not reach, until nobody keeps it."""
+    """Code that keeps a `.grad` beyond a reset finds its values unchanged after later passes, even
+    if these do not reach the parameter."""
     def train(wrap):
         model, _ = made(Chosen, wrap, find_unused_parameters=True)
         kept = []
@@ -140,7 +141,7 @@ def what_is_kept_stays():
 
 
 class Chosen(torch.nn.Module):
-    """Each batch says which of its weights it uses, and what it answers has one of them."""
+    """A network in which each batch names the weights that it uses. It also returns a weight."""
 
     def __init__(self):
         super().__init__()
@@ -151,8 +152,9 @@ class Chosen(torch.nn.Module):
 
 
 def kept_gradients():
-    """A loop that resets none adds up: what a rank has not used keeps its part of the mean, and
-    what no rank has used keeps each rank's own."""
+    """A loop that never resets gradients adds them up. The earlier gradient of a parameter that a
+    rank has not used still counts in the mean. If no rank has used the parameter, each rank keeps
+    its own gradient."""
     def train(wrap):
         model, _ = made(Chosen, wrap, find_unused_parameters=True)
         seen = {}
@@ -168,7 +170,7 @@ def kept_gradients():
 
 
 def a_parameter_that_is_answered():
-    """Its hooks do not add up, nor an input's."""
+    """Hooks on a parameter or an input that the forward pass returns do not pile up over passes."""
     model, _ = made(Chosen, ours)
     model.module.forward = lambda x: (model.module.weights[0] * x, model.module.weights[0], x)
     x = torch.ones(3, device=device, requires_grad=True)
@@ -193,8 +195,8 @@ class Recomputed(torch.nn.Module):
 
 
 def gradients_of_inputs():
-    """An attack asks for slopes of the loss by its inputs, and nobody exchanges anything for it,
-    however often a rank asks."""
+    """An adversarial attack computes gradients of the loss with respect to inputs. Ranks exchange
+    nothing for them, however often a rank computes them."""
     def train(wrap):
         model, optimizer = made(
             lambda: torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)), wrap)
@@ -219,7 +221,7 @@ def activation_checkpointing():
                 model(torch.randn(3, 5, generator=numbers).to(device)).square().sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()
-            if wrap is ours:  # a pass within the pass is no step of its own
+            if wrap is ours:  # a nested backward pass is not a step
                 assert model.get_extra_state()["steps"] == 4
             return state(model)
 
@@ -227,7 +229,8 @@ def activation_checkpointing():
 
 
 def two_models():
-    """As a GAN has them: a pass through one ends in the other, whose gradients are thrown away."""
+    """The two models of a GAN. A backward pass of the maker leads through the critic, whose
+    gradients are thrown away."""
     def train(wrap):
         maker, its = made(lambda: torch.nn.Linear(3, 4), wrap)
         critic, whose = made(lambda: torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(),
@@ -247,7 +250,8 @@ def two_models():
 
 
 def a_part_of_two_models():
-    """What one of them does to it is no pass of the other's, which was not called for it."""
+    """Two models share a layer. A pass of one model does not count as a pass of the other, whose
+    forward was not called."""
     def train(wrap):
         torch.manual_seed(5)
         part = torch.nn.Linear(5, 5)
@@ -270,7 +274,8 @@ def a_part_of_two_models():
 
 
 def uneven_data():
-    """Rank r has 3 + 2r batches: who has none left follows, and ends with the last one's model."""
+    """Rank r has 3 + 2r batches. A rank that has none left still takes part, and ends with the
+    model of a rank that had the most."""
     def train(wrap):
         model, optimizer = made(Everything, wrap, find_unused_parameters=True)
         with model.join():
@@ -284,7 +289,8 @@ def uneven_data():
 
 
 class Product(torch.nn.Module):
-    """Element by element: 16-bit matrices are not multiplied on every host."""
+    """A network that multiplies element by element, because not every host can multiply 16-bit
+    matrices."""
 
     def __init__(self, type_):
         super().__init__()
@@ -296,7 +302,7 @@ class Product(torch.nn.Module):
 
 
 def sixteen_bits():
-    """Gradients of half precision against float arithmetic: added in floats, rounded once."""
+    """Gradients of 16 bits are added as floats and rounded once."""
     for type_ in (torch.bfloat16, torch.float16):
         model, _ = made(lambda: Product(type_), ours)
         equal(model.module.weight.detach().float(), of_rank_0(model.module.weight), "the parameter")
@@ -315,7 +321,8 @@ def of_rank_0(value):
 
 
 def others_run_while_it_waits():
-    """Rank 1 goes on only when a thread of rank 0's has run, whose main thread waits for rank 1."""
+    """While rank 0's main thread waits for rank 1, another thread of rank 0 runs. Rank 1 waits for
+    that thread."""
     model, _ = made(lambda: torch.nn.Linear(2, 2), ours)
     loss = model(torch.ones(1, 2, device=device)).sum()
     said = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "went")

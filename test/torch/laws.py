@@ -1,7 +1,8 @@
-"""What every test here needs: ranks of mpirun's, which torch.distributed knows too, and cases.
+"""Common parts of this folder's tests: the ranks that mpirun starts, which torch.distributed uses,
+too, and a function that runs cases.
 
-With TUTTI_TEST_DEVICE=cuda models lie on a GPU, one for all ranks, which NCCL takes for those of as
-many hosts."""
+With TUTTI_TEST_DEVICE=cuda, models lie on one GPU, which all ranks share. NCCL takes it for a GPU
+on a different host for each rank."""
 
 import os
 import sys
@@ -20,7 +21,7 @@ place = "on_host"
 if device == "cuda":
     place = "on_cuda"
     os.environ["NCCL_HOSTID"] = str(rank)
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what torch asks for equal products
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # torch requires it for equal products
     torch.use_deterministic_algorithms(True, warn_only=True)
 dense = "strategies::Horovod"
 crossing = "strategies::ByteScheduler"
@@ -32,7 +33,7 @@ late = {**remembering, "strategy": "mine::Late"}
 
 
 def placed(module):
-    """On the host it stays where it is."""
+    """Returns the module, moved to the GPU if models lie on one."""
     return module.to(device) if device == "cuda" else module
 
 
@@ -45,15 +46,16 @@ def theirs(module, **named):
 
 
 def equal(mine, other, what):
-    """Two ranks add in one order only. More round otherwise than others do, and BatchNorm
-    amplifies that from step to step."""
+    """Expects equal tensors, bit for bit on two ranks, because they can add in one order only. On
+    more ranks, sums are rounded differently than under DistributedDataParallel, and BatchNorm
+    amplifies that from step to step, so that a tolerance applies."""
     mine, other = torch.as_tensor(mine).cpu(), torch.as_tensor(other).cpu()
     same = torch.equal(mine, other) if ranks <= 2 else torch.allclose(mine, other, 1e-3, 1e-5)
     assert same, f"{what}: {mine} is not {other}"
 
 
 def of_every_rank(value):
-    """Each rank's tensor, in the ranks' order, on the host."""
+    """Returns every rank's tensor, in the order of ranks, on the host."""
     value = value.cpu().contiguous()
     all_of_them = [torch.empty_like(value) for _ in range(ranks)]
     dist.all_gather(all_of_them, value)
@@ -61,7 +63,8 @@ def of_every_rank(value):
 
 
 def refused(sentence, act):
-    """`act` raises one Python exception, of one line that has `sentence` and a fix."""
+    """Expects that `act` raises a RuntimeError with one line, which contains `sentence` and a fix.
+    Returns the line."""
     try:
         act()
     except RuntimeError as error:
@@ -72,7 +75,7 @@ def refused(sentence, act):
 
 
 def run(cases):
-    """Runs each case on every rank, and fails the job with the first that fails."""
+    """Runs each case on every rank, and ends the job when a case fails."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method="file://"
                             + os.path.join(os.environ["TUTTI_TEST_SCRATCH"], "ranks"))
@@ -87,4 +90,4 @@ def run(cases):
         if rank == 0:
             print(f"{case.__name__} passed", flush=True)
     dist.barrier()
-    dist.destroy_process_group()  # before Python ends: a thread of gloo's lets go of tensors
+    dist.destroy_process_group()  # before Python ends, because a thread of gloo frees tensors

@@ -1,5 +1,5 @@
-"""bench/peers: its model is torchvision's, its arithmetic adds up, turns leave nothing behind, and
-what it cannot do is one line."""
+"""Tests bench/peers: its ResNet-50 is torchvision's, its arithmetic is right, a contestant's turn
+leaves nothing behind, and wrong uses are refused in one line each."""
 
 import importlib.machinery
 import importlib.util
@@ -41,7 +41,7 @@ def names_of_torchvision():
 
 
 def the_network_is_torchvisions():
-    """The hash is the one of test/models/replayed_test.cpp, of lines of a name and a size."""
+    """The hash of the parameters' names and sizes is that in test/models/replayed_test.cpp."""
     sizes = [each.numel() for each in peers.resnet50().parameters()]
     assert (len(sizes), sum(sizes)) == (161, 25557032), (len(sizes), sum(sizes))
     state = 14695981039346656037
@@ -54,8 +54,8 @@ def the_network_is_torchvisions():
 
 
 def a_row_is_held_against_the_bare_model():
-    """Two rounds of two steps on two ranks, of which the slower counts. Losses differ from DDP's in
-    the second of three steps, in the second round on one rank."""
+    """Two rounds of two steps on two ranks, of which the slower one counts. In the second round,
+    one rank's loss differs from DDP's in the second of three steps."""
     def turn(*ranks_of_it):
         return [{"seconds": seconds, "computes": [each - 0.5 for each in seconds],
                  "cpu": cpu, "bytes": sent, "idle": 0.0, "at_rest": 0.0,
@@ -79,8 +79,8 @@ def a_row_is_held_against_the_bare_model():
 
 
 def turns_are_taken():
-    """On the loopback device, which counts what both ranks send. MPI's processes of one host use
-    memory instead, so that of tutti's contestant it only shows that it trains and ends."""
+    """Ranks use the loopback device, which counts what both send. MPI sends through memory between
+    processes of one host, so that tutti's contestant only shows here that it trains and ends."""
     answer = pathlib.Path(os.environ["TUTTI_TEST_SCRATCH"], "answer.json")
     peers.warmup, peers.rest = 1, 0.05
     peers.train({"model": "resnet50", "size": 32, "batch": 2, "steps": 1, "rounds": 1,
@@ -100,7 +100,7 @@ def turns_are_taken():
 
 
 def the_first_byte_and_the_last_are_told_by_the_link():
-    """A hundred bytes before and behind are ranks that wait for each other."""
+    """A hundred bytes at the beginning do not count: they are of ranks that wait for each other."""
     wire = peers.Wire()
     wire.seen = [(0.0, 7), (1.0, 107), (2.0, 5_000), (3.0, 100_000), (4.0, 99_990 + 20_017),
                  (5.0, 120_007)]

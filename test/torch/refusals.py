@@ -1,4 +1,4 @@
-"""Whatever cannot be is one Python exception of one sentence with a fix, on every rank."""
+"""Tests that wrong uses raise one Python exception of one sentence with a fix, on every rank."""
 
 import copy
 import os
@@ -21,7 +21,7 @@ def linear():
 
 
 def without_torch():
-    """Or with one that is older than its hooks here."""
+    """Imports the package without torch, or with a torch that is older than the hooks it needs."""
     package = os.environ["PYTHONPATH"]
     for sentence, version in (("which this Python lacks", None),
                               ("needs torch 1.13 or newer, but this is 1.9.1", "1.9.1"),
@@ -82,7 +82,7 @@ def a_missing_ninja():
 
 
 def what_a_gpu_needs():
-    """Of a model that lies on one, before anything is compiled for it."""
+    """What a model on a GPU needs is checked before anything is compiled for it."""
     def build():
         building.Build("strategies::BSP", None, place="on_cuda")
 
@@ -137,7 +137,7 @@ def models():
 
 
 def models_on_servers():
-    """Where rank 1 serves, and parameters travel."""
+    """The strategy sends parameters, and the last rank is a server."""
     refused("this architecture sends parameters",
             lambda: ours(linear().bfloat16(), strategy=laws.served))
     model = ours(linear(), strategy=laws.served)
@@ -149,7 +149,7 @@ def models_on_servers():
 
 
 def a_rank_without_a_pass():
-    """Its fellow says so after the deadline."""
+    """Rank 1 reports after the deadline that rank 0 has begun no pass."""
     model = ours(torch.nn.BatchNorm1d(3), options={"run.deadline": 5.0})
     if rank == 1:
         refused("rank 0 has not begun the pass that rank 1 is in", lambda: model(torch.ones(2, 3)))
@@ -163,7 +163,7 @@ def a_scaler_that_comes_too_late():
 
 
 def a_launcher_that_mpi_does_not_know():
-    """As torchrun starts them: nothing of mpirun's is around."""
+    """Processes are started as by torchrun or Slurm, without mpirun's environment variables."""
     alone = {name: value for name, value in os.environ.items()
              if not name.startswith(("OMPI_", "PMIX_", "PMI_"))}
     for size in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
@@ -195,7 +195,7 @@ def gradients():
     model = ours(torch.nn.Embedding(4, 2, sparse=True))
     refused("sparse", lambda: model(torch.tensor([1])).sum().backward())
     refused("ended with an exception", lambda: model(torch.tensor([1])))
-    dist.barrier()  # a model that goes with gradients on their way ends the others', too
+    dist.barrier()  # a model deleted with gradients on their way ends the others', too
     module = laws.placed(linear())
     if hasattr(module.weight, "register_post_accumulate_grad_hook"):  # since torch 2.1
         module.weight.register_post_accumulate_grad_hook(reset)
@@ -212,7 +212,7 @@ def gradients():
 
 
 class Twice(torch.nn.Module):
-    """Two checkpointed parts with one weight: its first gradient is not its last."""
+    """Two checkpointed parts share a weight, whose first gradient is not its last."""
 
     def __init__(self):
         super().__init__()
@@ -234,7 +234,8 @@ def a_second_gradient():
 
 
 def a_step_late_cannot_be_skipped():
-    """The mean that a skipped step would lose is one of finite gradients, and of another scale."""
+    """A skipped step would lose the mean of the step before, whose gradients were finite and had
+    another scale."""
     model = ours(linear(), **laws.late)
     model(torch.ones(1, 3)).sum().backward()
     unbounded = float("inf") if rank == laws.ranks - 1 else 1.0

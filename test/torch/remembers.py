@@ -1,4 +1,4 @@
-"""What a compressor has left out is state of the model: saved, loaded, and never an infinity."""
+"""Tests that a compressor's residuals are state of the model: saved, loaded and never infinite."""
 
 import os
 
@@ -35,7 +35,7 @@ def residuals(model):
 
 
 def nothing_is_lost():
-    """Contributed = applied + what workers remember of gradients, and owners of means."""
+    """Contributed = applied + residuals: those of gradients at workers, and of means at owners."""
     model, _ = made()
     contributed = applied = 0
     for step in range(5):
@@ -53,8 +53,8 @@ def nothing_is_lost():
 
 
 def a_replan_loses_nothing():
-    """Under a density of 1 all that was left out arrives with the next gradient; and under another
-    one again as much is left out as under that from the start."""
+    """At a density of 1, all residuals arrive with the next gradient. Back at the first density, as
+    much is left out as at the start."""
     model, _ = made()
     contributed = applied = 0
     for step, density in enumerate([None, None, 1.0, 0.05, 0.05]):
@@ -109,7 +109,7 @@ def resumed_is_uninterrupted():
 
 
 class Scaler:
-    """What a torch.amp.GradScaler does, which before torch 2.3 is CUDA's."""
+    """Does what torch.amp.GradScaler does, which before torch 2.3 works only on CUDA."""
 
     def __init__(self, scale):
         self.scale = scale
@@ -155,7 +155,7 @@ def unscaled(model):
 
 
 def overflowing(model, optimizer, scaler, told):
-    """Trains the steps of `told`; in those of None the last rank's gradient overflows."""
+    """Trains the steps in `told`. In a step of None, the last rank's gradient overflows."""
     for step in told:
         before = unscaled(model), scaler.get_scale()
         scale = float("inf") if step is None and rank == ranks - 1 else 1.0
@@ -168,7 +168,7 @@ def overflowing(model, optimizer, scaler, told):
 
 
 def skipped_steps_change_nothing():
-    """Neither parameters nor residuals know of steps that a scaler has skipped, nor of its scale."""
+    """Steps that a scaler skips, and its scale, change neither parameters nor residuals."""
     for scaler_of in scalers:
         nothing_changes_in_steps_skipped_by(scaler_of(2.0 ** 13))
 
@@ -204,7 +204,7 @@ def an_overflow_is_one_without_a_scaler_too():
 
 
 class Normed(torch.nn.Module):
-    """A parameter that batches use or leave, and buffers that count them."""
+    """A network with a layer that only some batches use, and buffers that count batches."""
 
     def __init__(self):
         super().__init__()
@@ -217,7 +217,8 @@ class Normed(torch.nn.Module):
 
 
 def rank_0_evaluates_alone():
-    """With gradients and without: the scale and the buffers of each pass stay that pass's."""
+    """Evaluation on rank 0, with gradients or without, changes neither scale nor buffers of the
+    passes that train."""
     def trained(evaluates):
         torch.manual_seed(4)
         scaler = Scaler(2.0 ** 6)
@@ -238,7 +239,8 @@ def rank_0_evaluates_alone():
 
 
 def what_no_rank_uses_is_not_remembered():
-    """Its old gradient neither travels nor is left out, and stays what it is."""
+    """The old gradient of a parameter that no rank uses is not sent, does not enter residuals, and
+    stays as it is."""
     model = ours(Normed(), **laws.remembering, find_unused_parameters=True,
                  options={"compression.density": 1.0})
     unused = list(model.module.sometimes.parameters())
@@ -253,8 +255,8 @@ def what_no_rank_uses_is_not_remembered():
 
 
 def what_no_rank_uses_is_not_lost(of=laws.remembering):
-    """Contributed = applied + remembered, where passes leave a parameter alone whose gradient was
-    sent in part: nobody sees what zeros would bring of the rest."""
+    """Contributed = applied + residuals, even if later passes do not use a parameter whose gradient
+    was sent in part. Their zeros could bring the rest, in a mean that no `.grad` shows."""
     model = ours(Normed(), **of, find_unused_parameters=True, options={"compression.density": 0.05})
     names = list(dict(model.module.named_parameters()))
     contributed = applied = torch.zeros(len(names))
@@ -279,13 +281,14 @@ def sums(gradients):
 
 
 def a_mean_of_the_step_before_is_seen():
-    """Also where this step's pass leaves the parameter alone."""
+    """If means arrive a step late, they are seen even if this step's pass does not use the
+    parameter."""
     what_no_rank_uses_is_not_lost(laws.late)
 
 
 class Twins(torch.nn.Module):
-    """Two parameters whose gradients autograd leaves in one memory: a mean that were written there
-    while it still computes would be taken for a gradient."""
+    """Two parameters whose gradients autograd leaves in the same memory. A mean that is written
+    there while autograd still computes would be taken for a gradient."""
 
     def __init__(self):
         super().__init__()

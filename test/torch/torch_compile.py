@@ -1,5 +1,5 @@
-"""A module that torch compiles before it is wrapped, or after, is trained as one that it does not,
-and compiled once. Code is not generated here, but traced."""
+"""Tests that a module which torch.compile compiles, before or after it is wrapped, is compiled once
+and trained as without compilation. The backend used here traces code, but does not generate any."""
 
 import sys
 
@@ -34,7 +34,7 @@ def compiled(module):
 
 
 def trained(crosses, before=untouched, after=untouched):
-    """Parameters after some steps. What changes from step to step compiles nothing again."""
+    """Returns the parameters after some steps. From the third step on, a recompilation fails."""
     torch._dynamo.reset()
     torch.manual_seed(3)
     network = Network()
