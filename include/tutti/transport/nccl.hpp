@@ -333,8 +333,9 @@ void complete(Carrier& carrier, task& asking, const int& awaited, seconds deadli
       end = carrier.now() + deadline + grace;
     }
     if (carrier.now() > end) {
-      const auto missing = sentence({"rank ", std::max(awaited, 0),
-                                     " has not joined the making of an NCCL communicator in time"});
+      const auto missing =
+          sentence({"rank ", std::max(awaited, 0),
+                    " did not take part in creating the NCCL communicator in time"});
       carrier.abort(missing);
       carrier.fail(std::make_exception_ptr(communication_error(missing)));
     }

@@ -56,7 +56,8 @@ struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::
   static constexpr std::string_view after = "BytePS with `dithering`";
   static constexpr std::string_view deviations =
       "The same as BytePS's; in addition, the number of bits and the norm precede the bits, where "
-      "BytePS puts them at the end, and rounding draws other random numbers on each rank.";
+      "BytePS puts them at the end, and each rank's rounding draws other random numbers than "
+      "BytePS's.";
 };
 
 }  // namespace tutti::strategies

@@ -153,7 +153,7 @@ TEST(StandInNCCL, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(600));
     }
   });
-  EXPECT_EQ(said[0], "rank 1 has not joined the making of an NCCL communicator in time");
+  EXPECT_EQ(said[0], "rank 1 did not take part in creating the NCCL communicator in time");
 }
 
 /// Rank 1 has waited longest when rank 0 comes, and must not take rank 0 for the missing rank.
@@ -167,8 +167,8 @@ TEST(StandInNCCL, TheRankThatDoesNotComeIsNamedByWhoeverWaits) {
       world_type world(carrier, 0.5);
     }
   });
-  EXPECT_EQ(said[0], "rank 2 has not joined the making of an NCCL communicator in time");
-  EXPECT_EQ(said[1], "rank 2 has not joined the making of an NCCL communicator in time");
+  EXPECT_EQ(said[0], "rank 2 did not take part in creating the NCCL communicator in time");
+  EXPECT_EQ(said[1], "rank 2 did not take part in creating the NCCL communicator in time");
 }
 
 /// What rank 1 sent is in memory that rank 0 never reads, so rank 1 may not free it. It says why,
@@ -189,7 +189,7 @@ TEST(StandInNCCL, ARankZeroThatNeverLooksEndsTheJobInASentence) {
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(without_rank_zero(),
-               "rank 0 has not joined the making of an NCCL communicator in time");
+               "rank 0 did not take part in creating the NCCL communicator in time");
 }
 
 TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
