@@ -943,7 +943,7 @@ TEST_F(Compare, RefusesInOneLine) {
                   "SyncReplicas: 4 backups among 4 workers leave a step no gradient to wait for. "
                   "Fix: set architecture.backups to at most 3");
   compare_refuses("--strategy SSP --architecture.staleness -1",
-                  "SSP: architecture.staleness of -1 cannot be kept");
+                  "SSP: architecture.staleness of -1 is out of range");
   compare_refuses("--link 10Gb/5us",
                   "--link 10Gb/5us is not a link. Fix: rate and latency as 10Gbit/50us");
   compare_refuses("--link 0Gbit/5us", "--link 0Gbit/5us is not a link");

@@ -404,7 +404,8 @@ TEST_F(Apps, CellsTrainAndPrintARow) {
   EXPECT_EQ(cell("none-off-none-all-reduce", "--header").out.find("fusion / priority"), 0U);
   refuses(cell("none-off-none-all-reduce", "--json file"), "combination: there is no flag --json");
   refuses(cell("none-off-none-all-reduce", "--fusion.byte 1"),
-          "combination: this strategy has no --fusion.byte, nor any other. Fix: leave it out");
+          "combination: this strategy has no --fusion.byte because it has no options. Fix: leave "
+          "it out");
 }
 
 TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
