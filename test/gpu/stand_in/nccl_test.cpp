@@ -224,7 +224,7 @@ TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
                        transport::nccl_communicator::from_native_handle(made.release(), 0.2));
     }
   });
-  EXPECT_EQ(said[0], "rank 0 could not exchange a byte with every other");
+  EXPECT_EQ(said[0], "rank 0 could not exchange a byte with every other rank");
   EXPECT_EQ(said[1], "");
 }
 
