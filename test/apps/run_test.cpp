@@ -423,9 +423,9 @@ TEST_F(Apps, ADeviceThatIsNotHereIsRefused) {
                 "this build does not train Horovod on cuda. Fix: cmake --preset cuda");
   train_refuses(
       "--device cuda --strategy BytePSDithering",
-      "this build does not train BytePSDithering on cuda. Fix: cmake --preset cuda, where "
-      "nvcc, cuBLAS and cuDNN are found, or --device cpu, where alone OkTopk, QSGD and "
-      "BytePSDithering train");
+      "this build does not train BytePSDithering on cuda. Fix: cmake --preset cuda, with nvcc, "
+      "cuBLAS and cuDNN installed, or --device cpu, the only one for OkTopk, QSGD and "
+      "BytePSDithering");
 #endif
 }
 
