@@ -87,7 +87,7 @@ int place::hosts(const tutti::placement& all) const {
 tutti::transport::network place::with(const tutti::representatives& who) const {
   const auto& few = who.few;
   tutti::transport::network all(few.workers + few.servers, nic, per_host, inside);
-  all.stretch_data(who.data);
+  all.set_data_factors(who.data);
   for (const auto& [rank, its] : nic_of_rank) {
     all.isolate(rank, its);
   }

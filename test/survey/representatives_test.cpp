@@ -52,7 +52,7 @@ std::vector<computation> model() {
 
 network around(const representatives& who) {
   network over(who.few.workers + who.few.servers, nic, who.few.per_host, inside);
-  over.stretch_data(who.data);
+  over.set_data_factors(who.data);
   for (int rank = who.few.workers; rank < who.few.workers + who.few.servers; ++rank) {
     over.isolate(rank, {nic.bytes_per_second / who.server_load, nic.latency});
   }

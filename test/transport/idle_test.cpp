@@ -56,7 +56,7 @@ TEST(Idle, NobodyWhoSleepsIsSleptThrough) {
   EXPECT_EQ(all.cut_short(0.5, 12), 0.5);
 }
 
-TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
+TEST(TransferCounts, WhatIsDueSoonIsNotSleptThrough) {
   using due = transfer_counts::due;
   transfer_counts its;
   EXPECT_EQ(its.nap(), 0) << "nothing is promised";
@@ -91,7 +91,7 @@ TEST(Outlook, WhatIsDueSoonIsNotSleptThrough) {
   EXPECT_EQ(its.nap(), 0) << "a wire so fast that a nap would cost more than it spares";
 }
 
-TEST(Outlook, NoNapOutlastsWhatBuffersHold) {
+TEST(TransferCounts, NoNapOutlastsWhatBuffersHold) {
   transfer_counts its;
   its.begin(transfer_counts::due::late, 0);
   its.begin(transfer_counts::due::late, 0);

@@ -77,11 +77,11 @@ struct residuals {
   static constexpr bool exist = facts::memory_per_element<typename Types::compression> +
                                     facts::memory_per_element<typename Types::relay> >
                                 0;
-  using taking_back = optimizer::scaled_elsewhere;
+  using restoring = optimizer::scaled_elsewhere;
   /// Whether they can be restored when a step is skipped.
-  static constexpr bool go_back =
-      exist && rule::all_gradients_are_seen<typename Types::architecture, taking_back>::holds &&
-      rule::norms_are_added_on_the_host<taking_back, typename Types::transport>::holds;
+  static constexpr bool are_restored =
+      exist && rule::all_gradients_are_seen<typename Types::architecture, restoring>::holds &&
+      rule::norms_are_added_on_the_host<restoring, typename Types::transport>::holds;
 };
 
 template <class Transport>
@@ -99,9 +99,10 @@ struct side_transport<Transport> {
 /// The engine's optimizer policy if the user's own optimizer updates the parameters, and may skip
 /// steps.
 template <class Strategy, class Transport>
-using left_to_the_user = std::conditional_t<
-    detail::residuals<engine_types<Strategy, Transport, optimizer::none, monitor::none>>::go_back,
-    optimizer::scaled_elsewhere, optimizer::none>;
+using left_to_the_user =
+    std::conditional_t<detail::residuals<engine_types<Strategy, Transport, optimizer::none,
+                                                      monitor::none>>::are_restored,
+                       optimizer::scaled_elsewhere, optimizer::none>;
 
 /// The type of the transport for messages beside gradients: `Transport` itself, or its carrier if
 /// it has one.
@@ -257,9 +258,9 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
     if constexpr (takes_back) {
       Optimizer values = engine_->values();
       if (values.scale != scale ||
-          values.skipped_step != optimizer::after_skipping::residuals_go_back) {
+          values.skipped_step != optimizer::after_skipping::residuals_are_restored) {
         values.scale = scale;
-        values.skipped_step = optimizer::after_skipping::residuals_go_back;
+        values.skipped_step = optimizer::after_skipping::residuals_are_restored;
         engine_->change(values);
       }
     } else if (a_step_late && scale != 1) {

@@ -45,7 +45,7 @@ constexpr placement fewer(placement many, int few) {
   return many;
 }
 
-constexpr transport::cost_factors stretch_of(const exchange_cost& all, const exchange_cost& some) {
+constexpr transport::cost_factors factors_of(const exchange_cost& all, const exchange_cost& some) {
   return some.payloads > 0
              ? transport::cost_factors{all.latencies / some.latencies, all.payloads / some.payloads,
                                        all.between_hosts}
@@ -64,7 +64,7 @@ representatives represent(placement many, int few) {
   if constexpr (facts::has_servers<Architecture>) {
     chosen.server_load = all.payloads / some.payloads;
   } else {
-    chosen.data = {detail::stretch_of(all, some)};
+    chosen.data = {detail::factors_of(all, some)};
     chosen.sent = some.sent > 0 ? all.sent / some.sent : 1;
   }
   return chosen;
@@ -84,7 +84,7 @@ std::optional<representatives> represent(const options_of<Architecture>& set, pl
     if (!all || !some) {
       return std::nullopt;
     }
-    chosen.data.push_back(detail::stretch_of(*all, *some));
+    chosen.data.push_back(detail::factors_of(*all, *some));
     sent_by_all += static_cast<double>(each.elements) * all->sent;
     sent_by_some += static_cast<double>(each.elements) * some->sent;
   }

@@ -10,9 +10,9 @@ namespace tutti::optimizer {
 
 /// What becomes of residuals after a step that was not finite.
 enum class after_skipping {
-  residuals_go_back,  ///< they are restored to what they were before the step
-  residuals_stay,     ///< they stay as the step has left them, without an infinity, and no copy is
-                      ///< kept; not for a compressor that makes infinities of finite numbers
+  residuals_are_restored,  ///< they are restored to what they were before the step
+  residuals_stay,  ///< they stay as the step has left them, without an infinity, and no copy is
+                   ///< kept; not for a compressor that makes infinities of finite numbers
 };
 
 /// Leaves averaged gradients for an optimizer of the user's, where the user multiplies the loss,
@@ -32,7 +32,7 @@ struct scaled_elsewhere : none {
 
   float scale{1.0f};
   std::uint32_t skipped{0};
-  after_skipping skipped_step{after_skipping::residuals_go_back};
+  after_skipping skipped_step{after_skipping::residuals_are_restored};
 
   template <class Self, class Visitor>
   static void describe(Self& self, Visitor&& visit) {
@@ -43,7 +43,7 @@ struct scaled_elsewhere : none {
   /// Throws usage_error for a scale by which gradients cannot be divided.
   void expect_values() const { expect_scale(scale); }
 
-  bool restores_residuals() const { return skipped_step == after_skipping::residuals_go_back; }
+  bool restores_residuals() const { return skipped_step == after_skipping::residuals_are_restored; }
 
   float begin_step(double squares) {
     const bool finite = std::isfinite(squares);

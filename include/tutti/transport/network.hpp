@@ -109,11 +109,11 @@ class network {
 
   /// Makes messages of chunks take longer from now on: those of chunk i as `of_chunks[i]` says, and
   /// those of all further chunks as its last entry says.
-  void stretch_data(std::vector<cost_factors> of_chunks) { data_ = std::move(of_chunks); }
+  void set_data_factors(std::vector<cost_factors> of_chunks) { data_ = std::move(of_chunks); }
 
   /// How long a message between `rank` and `peer` keeps the NIC of `rank` busy.
   seconds occupation(int rank, int peer, tag of, std::size_t bytes) const {
-    return static_cast<double>(bytes) * stretched(rank, peer, of).bytes /
+    return static_cast<double>(bytes) * factors_between(rank, peer, of).bytes /
            way(rank, peer).bytes_per_second;
   }
   /// The least time by which a message's last byte follows its head.
@@ -123,7 +123,7 @@ class network {
   }
   /// How long the head of a message that `rank` sends takes to reach `peer`.
   seconds latency(int rank, int peer, tag of) const {
-    return way(rank, peer).latency * stretched(rank, peer, of).latency;
+    return way(rank, peer).latency * factors_between(rank, peer, of).latency;
   }
 
   /// A hash of each part, for processes to compare: the ranks' hosts, the hosts' NICs, and the link
@@ -181,7 +181,7 @@ class network {
     }
   }
 
-  cost_factors stretched(int rank, int peer, tag of) const {
+  cost_factors factors_between(int rank, int peer, tag of) const {
     if (data_.empty() || (of.channel != channel::data && of.channel != channel::coded)) {
       return {};
     }
