@@ -234,8 +234,22 @@ TEST(scatter_add, puts_back_what_clear_at_took) {
   EXPECT_EQ(data, (std::vector<float>{1, 2, 3, 4}));
 }
 
+/// Returns every way to collect that this build and this processor have.
+std::vector<decltype(&kernels::collect)> ways_to_collect() {
+  std::vector<decltype(&kernels::collect)> all{&kernels::collect,
+                                               &kernels::detail::collect_anywhere};
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
+    all.push_back(&kernels::detail::collect_avx2);
+  }
+#endif
+  return all;
+}
+
 TEST(collect, finds_the_same_on_every_processor) {
-  for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 5000u}) {
+  // Four places of 8192 elements are read before the first candidate is fetched.
+  for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 127u, 128u, 129u, 5000u, 32'767u, 32'768u,
+                              32'895u, 32'896u, 70'001u}) {
     const auto input = values(n, 11);
     for (const float floor : {0.0f, 0.5f, 3.0f, 100.0f}) {
       const std::uint32_t key = kernels::key_of(floor);
@@ -247,7 +261,7 @@ TEST(collect, finds_the_same_on_every_processor) {
           indices.push_back(i);
         }
       }
-      for (const auto how : {&kernels::collect, &kernels::detail::collect_anywhere}) {
+      for (const auto how : ways_to_collect()) {
         std::vector<float> room(n + 32);
         std::vector<std::uint32_t> places(n + 32);
         const kernels::candidates to{room, places};

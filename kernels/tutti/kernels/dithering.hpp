@@ -67,9 +67,7 @@ namespace detail {
 /// other magnitude.
 inline double dithering_norm(std::span<const float> input, chunk_norm which) {
   if (which == chunk_norm::largest) {
-    std::uint32_t largest = 0;
-    widest([&] { largest = largest_bits(input); });
-    return std::bit_cast<float>(largest);
+    return std::bit_cast<float>(largest_key(input));
   }
   double sum = 0;
   for (const float each : input) {

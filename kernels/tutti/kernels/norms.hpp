@@ -33,10 +33,17 @@ void take_from_four_places(std::span<const float> input, const Take& take) {
   }
 }
 
-/// Returns the key of the largest magnitude; 0 if there are no elements.
+/// Returns the key of the largest magnitude; 0 if there are no elements. For use inside a loop that
+/// `widest` runs.
 inline std::uint32_t largest_bits(std::span<const float> input) {
   std::uint32_t largest = 0;
   take_from_four_places(input, [&](float each) { largest = std::max(largest, key_of(each)); });
+  return largest;
+}
+/// Returns the same anywhere else.
+inline std::uint32_t largest_key(std::span<const float> input) {
+  std::uint32_t largest = 0;
+  widest([&] { largest = largest_bits(input); });
   return largest;
 }
 
@@ -156,7 +163,7 @@ void add_and_root_mean_square(cuda::stream& queue, std::span<float> into,
 /// *result becomes the largest |input[i]|: NaN if one of them is, 0 if there are none.
 template <host_queue Queue>
 void largest_magnitude(Queue& queue, std::span<const float> input, float* result) {
-  queue.run([=] { widest([=] { *result = std::bit_cast<float>(detail::largest_bits(input)); }); });
+  queue.run([=] { *result = std::bit_cast<float>(detail::largest_key(input)); });
 }
 void largest_magnitude(cuda::stream& queue, std::span<const float> input, float* result);
 

@@ -58,7 +58,7 @@ inline std::span<const reaching_element> elements_in(std::span<const std::byte> 
 /// Returns the k-th largest magnitude, or the least positive float if that is 0.
 inline float kth_magnitude(std::span<const float> input, std::size_t k) {
   const std::uint32_t key =
-      k == 0 ? 0 : kth_largest(input.size(), k, 0, largest_bits(input), [=](std::size_t i) {
+      k == 0 ? 0 : kth_largest(input.size(), k, 0, largest_key(input), [=](std::size_t i) {
                      return key_of(input[i]);
                    }).key;
   return std::bit_cast<float>(std::max(key, 1u));

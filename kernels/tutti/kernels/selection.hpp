@@ -75,16 +75,19 @@ struct threshold {
 };
 
 /// Returns the k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, and how many of its equals are
-/// among the k largest. All keys lie in [low, high]. The first pass counts them in 2048 bins; each
-/// further pass counts the bin that holds the k-th largest in 2048 bins again.
+/// among the k largest. All keys lie in [low, high]. The first pass counts them in 2048 bins, or in
+/// 8192 if there are many keys; each further pass counts the bin that holds the k-th largest in as
+/// many bins again.
 template <class Key>
 threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
                       const Key& key) {
-  constexpr int digits = 11;
+  constexpr int most_digits = 13;
+  const int digits = n < (std::size_t{1} << 16) ? 11 : most_digits;
   for (;;) {
     const std::uint32_t range = high - low;
     const int shift = std::max(static_cast<int>(std::bit_width(range)) - digits, 0);
-    std::array<std::uint32_t, 1 << digits> count{};
+    std::array<std::uint32_t, 1 << most_digits> count;
+    std::fill_n(count.begin(), 1 << digits, 0u);
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t above = key(i) - low;
       if (above <= range) {
@@ -115,19 +118,20 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   for (std::size_t i = 0; i < taken.size(); ++i) {
     taken[i] = input[which.place(i)];
   }
-  const threshold floor = kth_largest(taken.size(), which.rank, 0, largest_bits(taken),
+  const threshold floor = kth_largest(taken.size(), which.rank, 0, largest_key(taken),
                                       [=](std::size_t i) { return key_of(taken[i]); });
   return std::max(floor.key, 1u);  // zeros of a sparse input are no candidates
 }
 
-/// Writes the largest of the values, in ascending order of their indices. The keys of all values
-/// are at least `floor`. NaN is above every magnitude, so if any value is NaN, one is selected.
+/// Writes the largest of the values, in ascending order of their indices, and returns the largest
+/// key. The keys of all values are at least `floor`. NaN is above every magnitude, so if any value
+/// is NaN, one is selected.
 template <class Index>
-void select_among(std::span<const float> values, std::uint32_t floor, const Index& index_of,
-                  const selection& out) {
+std::uint32_t select_among(std::span<const float> values, std::uint32_t floor,
+                           const Index& index_of, const selection& out) {
   const auto key = [=](std::size_t i) { return key_of(values[i]); };
-  threshold limit =
-      kth_largest(values.size(), out.indices.size(), floor, largest_bits(values), key);
+  const std::uint32_t largest = largest_key(values);
+  threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
   // Every value is written, and kept if it counts. A branch would be mispredicted at every other
   // candidate.
   for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
@@ -137,6 +141,7 @@ void select_among(std::span<const float> values, std::uint32_t floor, const Inde
     out.values[written] = values[i];
     written += tie + (key(i) > limit.key ? 1 : 0);
   }
+  return largest;
 }
 
 /// Throws usage_error if NaN was selected. This comes after everything is written, because a queue
@@ -184,14 +189,17 @@ void select_largest(Queue& queue, std::span<const float> input, std::uint64_t fi
     }
     const std::uint32_t floor = detail::likely_floor(input, k);
     const std::size_t found = collect(input, floor, room);
+    std::uint32_t largest = 0;
     if (found >= k) {
       const auto index_of = [=](std::size_t i) { return room.indices[i]; };
-      detail::select_among(room.values.first(found), floor, index_of, out);
+      largest = detail::select_among(room.values.first(found), floor, index_of, out);
     } else {
       const auto index_of = [](std::size_t i) { return static_cast<std::uint32_t>(i); };
-      detail::select_among(input, 0, index_of, out);
+      largest = detail::select_among(input, 0, index_of, out);
     }
-    detail::refuse_nan_in(out, first_element);
+    if (largest > infinity_key) {
+      detail::refuse_nan_in(out, first_element);
+    }
   });
 }
 /// Selects the elements that the host selects, in its order. A kernel cannot throw, so NaN is
