@@ -1,6 +1,8 @@
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
 #include <algorithm>
 #include <atomic>
 #include <cstddef>

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
