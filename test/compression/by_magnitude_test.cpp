@@ -2,13 +2,16 @@
 // decodes. by_kth_magnitude does the same with the magnitude of the k-th largest element.
 #include "tutti/compression/by_magnitude.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +39,36 @@ TEST(by_kth_magnitude, sends_the_largest_and_their_like) {
   EXPECT_EQ(codec.encode(floats(7)).size(), 4u);
   EXPECT_FALSE(codec.overran);
   EXPECT_EQ(by_kth_magnitude({.density = 0.25}).expected(9), 4 + 8 * 2u);
+}
+
+/// Of elements that a sample judges well, that it misjudges, and that are too few for one.
+TEST(by_kth_magnitude, finds_what_a_sort_finds) {
+  for (const std::size_t n : {1u, 4095u, 4096u, 70'001u}) {
+    floats normal(n);
+    floats sparse(n);
+    floats hot(n, -1e-3f);
+    std::mt19937 random(5);
+    std::normal_distribution<float> one;
+    for (std::size_t i = 0; i < n; ++i) {
+      normal[i] = one(random);
+      sparse[i] = i % 5000 == 13 ? static_cast<float>(i) : 0.0f;
+      hot[i] -= i > n / 2 && i < n / 2 + 90 ? static_cast<float>(i % 7) : 0.0f;
+    }
+    for (const floats& values : {normal, sparse, hot, floats(n, 2.0f)}) {
+      floats sorted(n);
+      std::ranges::transform(values, sorted.begin(), [](float each) { return std::fabs(each); });
+      std::ranges::sort(sorted, std::greater<>());
+      for (const double density : {0.0001, 0.001, 0.02, 0.3, 1.0}) {
+        const by_kth_magnitude policy({.density = density});
+        const float expected =
+            std::max(sorted[policy.selected(n) - 1], std::numeric_limits<float>::denorm_min());
+        inline_queue queue;
+        float found = 0;
+        policy.find_magnitude(queue, values, &found);
+        ASSERT_EQ(found, expected) << density << " of " << n;
+      }
+    }
+  }
 }
 
 TEST(by_magnitude, sends_what_reaches_it) {

@@ -234,16 +234,17 @@ TEST(scatter_add, puts_back_what_clear_at_took) {
   EXPECT_EQ(data, (std::vector<float>{1, 2, 3, 4}));
 }
 
-/// Returns every way to collect that this build and this processor have.
-std::vector<decltype(&kernels::collect)> ways_to_collect() {
-  std::vector<decltype(&kernels::collect)> all{&kernels::collect,
-                                               &kernels::detail::collect_anywhere};
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
-    all.push_back(&kernels::detail::collect_avx2);
-  }
-#endif
-  return all;
+std::size_t collect_one_by_one(std::span<const float> input, std::uint32_t floor,
+                               const kernels::candidates& room) {
+  std::size_t found = 0;
+  kernels::detail::reaching_one_by_one(input, 0, floor, [&](std::size_t i) {
+    if (found < room.values.size()) {
+      room.values[found] = input[i];
+      room.indices[found] = static_cast<std::uint32_t>(i);
+    }
+    ++found;
+  });
+  return found <= room.values.size() ? found : 0;
 }
 
 TEST(collect, finds_the_same_on_every_processor) {
@@ -261,7 +262,7 @@ TEST(collect, finds_the_same_on_every_processor) {
           indices.push_back(i);
         }
       }
-      for (const auto how : ways_to_collect()) {
+      for (const auto how : {&kernels::collect, &collect_one_by_one}) {
         std::vector<float> room(n + 32);
         std::vector<std::uint32_t> places(n + 32);
         const kernels::candidates to{room, places};

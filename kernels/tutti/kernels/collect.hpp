@@ -21,57 +21,21 @@ struct candidates {
 
 namespace detail {
 
-// How many elements are written at a time, before it is known which of them count.
+// How many elements are compared before it is known which of them count.
 inline constexpr std::size_t collect_block = 32;
 
-/// Writes the elements that reach `floor`, in order, and returns how many they are; 0 if they may
-/// not fit.
-inline std::size_t collect_anywhere(std::span<const float> input, std::uint32_t floor,
-                                    const candidates& room) {
-  std::size_t found = 0;
-  for (std::size_t begin = 0; begin < input.size(); begin += collect_block) {
-    const std::size_t n = std::min(collect_block, input.size() - begin);
-    std::uint32_t hits = 0;
-    if (n == collect_block) {  // most blocks hold none, and end here
-      for (std::size_t i = 0; i < collect_block; ++i) {
-        hits += key_of(input[begin + i]) >= floor ? 1 : 0;
-      }
-      if (hits == 0) {
-        continue;
-      }
-    }
-    if (room.values.size() - found < collect_block) {
-      return 0;
-    }
-    for (std::size_t i = begin; i < begin + n; ++i) {
-      room.values[found] = input[i];
-      room.indices[found] = static_cast<std::uint32_t>(i);
-      found += key_of(input[i]) >= floor ? 1 : 0;
+/// Calls `take(i)` for each element from `begin` on whose key is at least `floor`, in order.
+template <class Take>
+void reaching_one_by_one(std::span<const float> input, std::size_t begin, std::uint32_t floor,
+                         const Take& take) {
+  for (std::size_t i = begin; i < input.size(); ++i) {
+    if (key_of(input[i]) >= floor) {
+      take(i);
     }
   }
-  return found;
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
-/// Collects the elements from `begin` on, one by one, behind the `found` ones before them. Returns
-/// how many there are now; 0 if they do not fit.
-inline std::size_t collect_rest(std::span<const float> input, std::size_t begin,
-                                std::uint32_t floor, const candidates& room, std::size_t found) {
-  for (std::size_t i = begin; i < input.size(); ++i) {
-    if (key_of(input[i]) >= floor) {
-      if (found == room.values.size()) {
-        return 0;
-      }
-      room.values[found] = input[i];
-      room.indices[found++] = static_cast<std::uint32_t>(i);
-    }
-  }
-  return found;
-}
-
-/// Sixteen elements' bits, as vector instructions take them.
-using sixteen [[gnu::vector_size(64)]] = std::int32_t;
-
 /// Eight elements' bits, as vector instructions take them, and as comparisons return them.
 using eight [[gnu::vector_size(32)]] = std::int32_t;
 using eight_floats [[gnu::vector_size(32)]] = float;
@@ -91,21 +55,21 @@ using eight_floats [[gnu::vector_size(32)]] = float;
   return bits;
 }
 
-/// Collects by comparing eight elements at a time. Four places of the input are read at the same
-/// time, because one stream leaves memory idle. They are so near to each other that candidates are
-/// still in the second-level cache when they are fetched, in order.
-[[gnu::target("avx2,bmi")]] inline std::size_t collect_avx2(std::span<const float> input,
-                                                            std::uint32_t floor,
-                                                            const candidates& room) {
+/// Compares eight elements at a time. Four places of the input are read at the same time, because
+/// one stream leaves memory idle. They are so near to each other that the elements that reach the
+/// floor are still in the second-level cache when they are taken, in order.
+template <class Take>
+[[gnu::target("avx2,bmi"), gnu::flatten]] void reaching_avx2(std::span<const float> input,
+                                                             std::uint32_t floor,
+                                                             const Take& take) {
   struct block_of_hits {
     std::uint32_t begin;
     std::uint32_t bits;
   };
   constexpr std::size_t places = 4;
-  constexpr std::size_t most = 8192;  // elements that are read at a place before the fetching
+  constexpr std::size_t most = 8192;  // elements that are read at a place before any is taken
   std::array<std::array<block_of_hits, most / collect_block>, places> holding;
   const eight below = eight{} + (static_cast<std::int32_t>(floor) - 1);
-  std::size_t found = 0;
   std::size_t begin = 0;
   while (input.size() - begin >= places * collect_block) {
     const std::size_t blocks_at_a_place = (input.size() - begin) / (places * collect_block);
@@ -121,20 +85,18 @@ using eight_floats [[gnu::vector_size(32)]] = float;
     }
     for (std::size_t place = 0; place < places; ++place) {
       for (const auto& block : std::span(holding[place]).first(blocks[place])) {
-        if (room.values.size() - found < collect_block) {
-          return 0;
-        }
         for (std::uint32_t bits = block.bits; bits != 0; bits &= bits - 1) {
-          const auto i = block.begin + static_cast<std::uint32_t>(std::countr_zero(bits));
-          room.values[found] = input[i];
-          room.indices[found++] = i;
+          take(std::size_t{block.begin} + static_cast<std::size_t>(std::countr_zero(bits)));
         }
       }
     }
     begin += places * at_a_place;
   }
-  return collect_rest(input, begin, floor, room, found);
+  reaching_one_by_one(input, begin, floor, take);
 }
+
+/// Sixteen elements' bits, as vector instructions take them.
+using sixteen [[gnu::vector_size(64)]] = std::int32_t;
 
 /// Collects with the one instruction that no compiler generates: it moves the chosen ones of
 /// sixteen elements together. It is called by the name that compilers have for it, because
@@ -177,11 +139,33 @@ using eight_floats [[gnu::vector_size(32)]] = float;
       found += static_cast<std::size_t>(std::popcount(static_cast<std::uint16_t>(hits)));
     }
   }
-  return collect_rest(input, whole, floor, room, found);
+  for (std::size_t i = whole; i < input.size(); ++i) {
+    if (key_of(input[i]) >= floor) {
+      if (found == room.values.size()) {
+        return 0;
+      }
+      room.values[found] = input[i];
+      room.indices[found++] = static_cast<std::uint32_t>(i);
+    }
+  }
+  return found;
 }
 #endif
 
 }  // namespace detail
+
+/// Calls `take(i)` for each element whose key is at least `floor`, in order. `take` may change that
+/// element.
+template <class Take>
+void for_each_reaching(std::span<const float> input, std::uint32_t floor, const Take& take) {
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
+    detail::reaching_avx2(input, floor, take);
+    return;
+  }
+#endif
+  detail::reaching_one_by_one(input, 0, floor, take);
+}
 
 /// Writes the values and indices of all elements whose key is at least `floor`, in order, and
 /// returns how many they are; 0 if they may not fit. Up to 32 places behind them are overwritten,
@@ -192,13 +176,16 @@ inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
     return detail::collect_avx512(input, floor, room);
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
-    return detail::collect_avx2(input, floor, room);
-  }
 #endif
   std::size_t found = 0;
-  widest([&] { found = detail::collect_anywhere(input, floor, room); });
-  return found;
+  for_each_reaching(input, floor, [&](std::size_t i) {
+    if (found < room.values.size()) {
+      room.values[found] = input[i];
+      room.indices[found] = static_cast<std::uint32_t>(i);
+    }
+    ++found;
+  });
+  return found <= room.values.size() ? found : 0;
 }
 
 }  // namespace tutti::kernels

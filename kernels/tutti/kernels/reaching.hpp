@@ -11,9 +11,11 @@
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
 #include "tutti/kernels/selection.hpp"
+#include "tutti/kernels/widest.hpp"
 
 // Payloads of all elements that reach a magnitude, preceded by their number. Only hosts have them,
 // because the length of such a payload is not known before it is written.
@@ -55,21 +57,30 @@ inline std::span<const reaching_element> elements_in(std::span<const std::byte> 
   return {reinterpret_cast<const reaching_element*>(payload.data() + sizeof stated), stated};
 }
 
-/// Returns the k-th largest magnitude, or the least positive float if that is 0.
-inline float kth_magnitude(std::span<const float> input, std::size_t k) {
-  const std::uint32_t key =
-      k == 0 ? 0 : kth_largest(input.size(), k, 0, largest_key(input), [=](std::size_t i) {
-                     return key_of(input[i]);
-                   }).key;
-  return std::bit_cast<float>(std::max(key, 1u));
+inline std::size_t count_reaching(std::span<const float> input, float magnitude) {
+  std::uint32_t count = 0;  // as wide as an element, and an index
+  widest([&] {
+    take_from_four_places(input,
+                          [&](float each) { count += key_of(each) >= key_of(magnitude) ? 1 : 0; });
+  });
+  return count;
 }
 
-inline std::size_t count_reaching(std::span<const float> input, float magnitude) {
-  std::size_t count = 0;
-  for (const float each : input) {
-    count += key_of(each) >= key_of(magnitude) ? 1 : 0;
+/// Returns the k-th largest magnitude, or the least positive float if that is 0. If at least k
+/// elements reach the floor that a sample suggests, only those are counted, otherwise all.
+inline float kth_magnitude(std::span<const float> input, std::size_t k) {
+  std::uint32_t key = 0;
+  if (k != 0) {
+    std::uint32_t floor = likely_floor(input, k);
+    if (count_reaching(input, std::bit_cast<float>(floor)) < k) {
+      floor = 0;
+    }
+    const auto for_each_key = [input](std::uint32_t least, const auto& take) {
+      for_each_reaching(input, least, [&](std::size_t i) { take(key_of(input[i])); });
+    };
+    key = kth_largest(input.size(), k, floor, largest_key(input), for_each_key).key;
   }
-  return count;
+  return std::bit_cast<float>(std::max(key, 1u));
 }
 
 /// Writes how many elements reach the magnitude, and these in order. `out` has room for all n
@@ -77,10 +88,9 @@ inline std::size_t count_reaching(std::span<const float> input, float magnitude)
 inline std::size_t write_reaching(std::span<const float> input, float magnitude, std::byte* out) {
   auto* const found = reinterpret_cast<reaching_element*>(out + sizeof(std::uint32_t));
   std::uint32_t count = 0;
-  for (std::size_t i = 0; i < input.size(); ++i) {  // written without a branch, kept if it counts
-    found[count] = {static_cast<std::uint32_t>(i), input[i]};
-    count += key_of(input[i]) >= key_of(magnitude) ? 1 : 0;
-  }
+  for_each_reaching(input, key_of(magnitude), [&](std::size_t i) {
+    found[count++] = {static_cast<std::uint32_t>(i), input[i]};
+  });
   std::memcpy(out, &count, sizeof count);
   return reaching_bytes(count);
 }
@@ -124,19 +134,18 @@ void divide_reaching(Queue& queue, std::span<const float> input, float magnitude
                      std::span<std::uint32_t> begins) {
   queue.run([=] {
     const std::size_t parts = begins.size() + 1;
-    const auto reaches = [=](float each) { return key_of(each) >= key_of(magnitude); };
     const std::size_t count = detail::count_reaching(input, magnitude);
     for (std::size_t part = 1; part < parts && count == 0; ++part) {
       begins[part - 1] = static_cast<std::uint32_t>(part_begin(input.size(), parts, part));
     }
-    for (std::size_t i = 0, part = 1, before = 0; i < input.size() && count > 0; ++i) {
-      if (reaches(input[i])) {
-        for (; part < parts && part * count / parts == before; ++part) {
-          begins[part - 1] = static_cast<std::uint32_t>(i);
-        }
-        ++before;
+    std::size_t part = 1;
+    std::size_t before = 0;
+    for_each_reaching(input, key_of(magnitude), [&](std::size_t i) {
+      for (; part < parts && part * count / parts == before; ++part) {
+        begins[part - 1] = static_cast<std::uint32_t>(i);
       }
-    }
+      ++before;
+    });
   });
 }
 
@@ -144,9 +153,11 @@ void divide_reaching(Queue& queue, std::span<const float> input, float magnitude
 template <host_queue Queue>
 void keep_reaching(Queue& queue, std::span<float> data, float magnitude) {
   queue.run([=] {
-    for (float& each : data) {
-      each = key_of(each) >= key_of(magnitude) ? each : 0.0f;
-    }
+    widest([=] {
+      for (float& each : data) {
+        each = key_of(each) >= key_of(magnitude) ? each : 0.0f;
+      }
+    });
   });
 }
 
@@ -155,9 +166,11 @@ template <host_queue Queue>
 void clear_reaching_where(Queue& queue, std::span<float> data, float magnitude,
                           std::span<const float> other) {
   queue.run([=] {
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      data[i] = key_of(data[i]) >= key_of(magnitude) && other[i] != 0 ? 0.0f : data[i];
-    }
+    for_each_reaching(data, key_of(magnitude), [=](std::size_t i) {
+      if (other[i] != 0) {
+        data[i] = 0;
+      }
+    });
   });
 }
 

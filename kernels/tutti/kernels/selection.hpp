@@ -74,13 +74,14 @@ struct threshold {
   std::size_t ties{};
 };
 
-/// Returns the k-th largest of `key(0)` to `key(n - 1)`, 0 < k <= n, and how many of its equals are
-/// among the k largest. All keys lie in [low, high]. The first pass counts them in 2048 bins, or in
-/// 8192 if there are many keys; each further pass counts the bin that holds the k-th largest in as
-/// many bins again.
-template <class Key>
+/// Returns the k-th largest of n keys, 0 < k <= n, and how many of its equals are among the k
+/// largest. All keys lie in [low, high]. `for_each_key(least, f)` calls f with each key, of which
+/// it may leave out those below `least`. The first pass counts the keys in 2048 bins, or in 8192 if
+/// there are many; each further pass counts the bin that holds the k-th largest in as many bins
+/// again.
+template <class ForEachKey>
 threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
-                      const Key& key) {
+                      const ForEachKey& for_each_key) {
   constexpr int most_digits = 13;
   const int digits = n < (std::size_t{1} << 16) ? 11 : most_digits;
   for (;;) {
@@ -88,12 +89,12 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
     const int shift = std::max(static_cast<int>(std::bit_width(range)) - digits, 0);
     std::array<std::uint32_t, 1 << most_digits> count;
     std::fill_n(count.begin(), 1 << digits, 0u);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t above = key(i) - low;
+    for_each_key(low, [&](std::uint32_t key) {
+      const std::uint32_t above = key - low;
       if (above <= range) {
         ++count[above >> shift];
       }
-    }
+    });
     std::uint32_t bin = range >> shift;
     for (; count[bin] < k; --bin) {
       k -= count[bin];
@@ -104,6 +105,16 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
     }
     high = std::min(high, low + (1u << shift) - 1);
   }
+}
+
+/// Returns the k-th largest key of the values, which all lie in [low, high].
+inline threshold kth_largest_of(std::span<const float> values, std::size_t k, std::uint32_t low,
+                                std::uint32_t high) {
+  return kth_largest(values.size(), k, low, high, [values](std::uint32_t, const auto& count) {
+    for (const float each : values) {
+      count(key_of(each));
+    }
+  });
 }
 
 /// Returns a key that somewhat more than k elements should reach, or 0, which all reach, if a
@@ -118,8 +129,7 @@ inline std::uint32_t likely_floor(std::span<const float> input, std::size_t k) {
   for (std::size_t i = 0; i < taken.size(); ++i) {
     taken[i] = input[which.place(i)];
   }
-  const threshold floor = kth_largest(taken.size(), which.rank, 0, largest_key(taken),
-                                      [=](std::size_t i) { return key_of(taken[i]); });
+  const threshold floor = kth_largest_of(taken, which.rank, 0, largest_key(taken));
   return std::max(floor.key, 1u);  // zeros of a sparse input are no candidates
 }
 
@@ -131,7 +141,7 @@ std::uint32_t select_among(std::span<const float> values, std::uint32_t floor,
                            const Index& index_of, const selection& out) {
   const auto key = [=](std::size_t i) { return key_of(values[i]); };
   const std::uint32_t largest = largest_key(values);
-  threshold limit = kth_largest(values.size(), out.indices.size(), floor, largest, key);
+  threshold limit = kth_largest_of(values, out.indices.size(), floor, largest);
   // Every value is written, and kept if it counts. A branch would be mispredicted at every other
   // candidate.
   for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
