@@ -1,5 +1,6 @@
 // Ok-Topk between threads applies, keeps and sends what plain loops over integers do, while
-// magnitudes and regions are re-estimated several times.
+// magnitudes and regions are re-estimated several times. One file, because most tests compare the
+// same few histories.
 #include "tutti/architecture/sparse_regions.hpp"
 
 #include <algorithm>
@@ -255,12 +256,12 @@ TEST(SparseRegions, AreTheOriginals) {
                   2 * 4 * (ranks - 1) + 8 * theirs.sent[rank][step] + begins)
             << "step " << step;
         for (std::size_t i = 1; i < ranks; ++i) {
-          EXPECT_EQ(std::bit_cast<std::uint32_t>(kept[4 + i]),
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(kept[5 + i]),
                     (step < 64 ? theirs.first_begins : theirs.begins)[i - 1]);
         }
         if (step == 31 || step == 63 || step == 67) {
-          expect_magnitude(kept[3], theirs.own[rank][compared]);
-          expect_magnitude(kept[4], theirs.of_sums[compared++]);
+          expect_magnitude(kept[4], theirs.own[rank][compared]);
+          expect_magnitude(kept[5], theirs.of_sums[compared++]);
         }
       }
       EXPECT_EQ(placed_sum(residual, 1.0 / 512), theirs.residuals[rank]);
@@ -406,23 +407,22 @@ TEST(SparseRegions, KeepNoMagnitudeThatIsNoNumber) {
   });
 }
 
-/// Returns the parameters and bytes of a step after `skipped` steps that loss scaling has skipped.
-template <class Strategy>
-auto after_skipping(std::size_t skipped, const engine_options<Strategy>& set) {
+/// Returns the parameters after `steps` steps, and the bytes of the last one. Gradients are
+/// multiplied by the loss scale.
+template <class Strategy, class Gradient>
+auto after_steps(std::size_t steps, const engine_options<Strategy>& set,
+                 optimizer::loss_scaled<optimizer::sgd> scaled, Gradient gradient) {
   constexpr std::size_t n = 2000;
+  scaled.learning_rate = 1;
   std::array<std::pair<std::vector<float>, std::uint64_t>, 3> all;
   transport::run_ranks(3, [&](transport::in_process& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     arena memory(std::vector<arena::declaration>{{"one", n}});
-    optimizer::loss_scaled<optimizer::sgd> scaled;
-    scaled.learning_rate = 1;
-    scaled.scale = static_cast<float>(1 << skipped);
     auto engine = make_engine<Strategy>(world, memory.tensors(), scaled, set);
-    for (std::size_t step = 0; step <= skipped; ++step) {
+    for (std::size_t step = 0; step < steps; ++step) {
       const std::uint64_t before = engine.counted().bytes_sent;
       for (std::size_t i = 0; i < n; ++i) {
-        memory.gradients()[i] = step < skipped ? std::numeric_limits<float>::infinity()
-                                               : static_cast<float>(drifting(rank, 0, i));
+        memory.gradients()[i] = engine.values().scale * gradient(rank, step, i);
       }
       engine.ready(tensor_id(0));
       engine.wait();
@@ -431,6 +431,17 @@ auto after_skipping(std::size_t skipped, const engine_options<Strategy>& set) {
     all[rank].first.assign(memory.parameters().begin(), memory.parameters().end());
   });
   return all;
+}
+
+template <class Strategy>
+auto after_skipping(std::size_t skipped, const engine_options<Strategy>& set) {
+  optimizer::loss_scaled<optimizer::sgd> scaled;
+  scaled.scale = static_cast<float>(1 << skipped);
+  return after_steps(skipped + 1, set, scaled,
+                     [=](std::size_t rank, std::size_t step, std::size_t i) {
+                       return step < skipped ? std::numeric_limits<float>::infinity()
+                                             : static_cast<float>(drifting(rank, 0, i));
+                     });
 }
 TEST(SparseRegions, KeepNothingOfASkippedStep) {
   const auto set = with({20, 30, 30});
@@ -443,6 +454,20 @@ TEST(SparseRegions, KeepNothingOfASkippedStep) {
   second.compression = set.compression;
   second.architecture = {0, {}, set.architecture};
   EXPECT_EQ(after_skipping<in_turn>(1, second), after_skipping<in_turn>(0, second));
+}
+
+/// Where the loss scale grows in every step, no kept magnitude is of any use.
+TEST(SparseRegions, KeepNothingForAnotherLossScale) {
+  const auto gradient = [](std::size_t rank, std::size_t step, std::size_t i) {
+    return static_cast<float>(drifting(rank, step, i));
+  };
+  optimizer::loss_scaled<optimizer::sgd> constant;
+  constant.scale = 1;
+  auto grows = constant;
+  grows.growth = 16;
+  grows.interval = 1;
+  EXPECT_EQ(after_steps(4, with({20, 30, 30}), grows, gradient),
+            after_steps(4, with({20, 1, 1}), constant, gradient));
 }
 
 /// A compressor that states in one payload that it holds more elements than is possible.

@@ -53,16 +53,16 @@ namespace tutti::architecture {
 /// of them is sent, so that ever more elements reach a magnitude that stays.
 ///
 /// Magnitudes and regions are kept across plans and in checkpoints. A launch finds them anew if
-/// they were kept for another launch, as under a new plan or density; after a step that loss
-/// scaling skips; and after a step in which the sums' magnitude was infinite or NaN. A short chunk
-/// finds them anew in every step if none of its elements has a place in the model that is a
-/// multiple of 1024.
+/// they were kept for another launch, as under a new plan or density; for another loss scale; after
+/// a step that loss scaling skips; and after a step in which the sums' magnitude was infinite or
+/// NaN. A short chunk finds them anew in every step if none of its elements has a place in the
+/// model that is a multiple of 1024.
 /// Wire: (p-1)/p of a payload of k elements from every rank, twice. The second time it is up to p
 /// times as much in a step that finds the second magnitude. A step that finds regions adds 4
 /// (p-1)^2 bytes. Where sums may be balanced there are 4 (p-1) bytes more, and at most a payload of
 /// k elements a third time.
 /// Cost: a read of the chunk to select, three passes more to find a magnitude, one or more to raise
-/// it; scratch for a payload of all elements; (p+4)/1024 floats of memory an element. There is no
+/// it; scratch for a payload of all elements; (p+5)/1024 floats of memory an element. There is no
 /// `alone(placement)`, because steps that find magnitudes take other bytes than those that keep
 /// them.
 /// After: Li and Hoefler, "Near-optimal sparse allreduce for distributed deep learning", PPoPP
@@ -193,9 +193,17 @@ struct sparse_regions {
     }
 
    private:
-    /// The words that are kept for a launch: three that identify it, the two magnitudes, and where
-    /// all regions but the first begin.
-    enum word : std::size_t { first_place, length, selected, own_magnitude, sum_magnitude, begins };
+    /// The words that are kept for a launch: four that identify it and its loss scale, the two
+    /// magnitudes, and where all regions but the first begin.
+    enum word : std::size_t {
+      first_place,
+      length,
+      selected,
+      loss_scale,
+      own_magnitude,
+      sum_magnitude,
+      begins
+    };
     struct payload {
       std::size_t offset;
       std::size_t bytes;
@@ -281,12 +289,13 @@ struct sparse_regions {
     std::span<float> kept_of(const launch& what) {
       return span_of(kept_).subspan(room_of(first_of(what)) * words(), words());
     }
-    std::array<std::uint32_t, 3> name_of(const launch& what) const {
+    std::array<std::uint32_t, 4> name_of(const launch& what) const {
       const chunk& first = first_of(what);
       const std::size_t n = what.data.size();
       return {static_cast<std::uint32_t>(room_of(first) * block - first.first_element),
               static_cast<std::uint32_t>(n),
-              static_cast<std::uint32_t>(world_->compressor().selected(n))};
+              static_cast<std::uint32_t>(world_->compressor().selected(n)),
+              std::bit_cast<std::uint32_t>(what.worker.scale)};
     }
 
     /// Reads what is kept for this launch into its words, and returns whether anything is.
@@ -300,7 +309,7 @@ struct sparse_regions {
       if (may_be_known) {
         queue.copy(its.data(), kept_of(what).data(), its.size_bytes());
       }
-      const std::array<std::uint32_t, 3> name = name_of(what);
+      const std::array<std::uint32_t, 4> name = name_of(what);
       const bool known = may_be_known && std::ranges::equal(name, its.first(name.size()));
       std::ranges::copy(name, its.begin());
       return known;
