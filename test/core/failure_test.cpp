@@ -285,7 +285,8 @@ TEST(Failure, NotANumberInASelectionEndsAllRanks) {
     engine.average(0);
   });
   for (const auto& each : said) {
-    EXPECT_FALSE(each.empty());
+    EXPECT_NE(each.find("element 5 of tensor2's gradient is not a number"), std::string::npos)
+        << each;
   }
 }
 

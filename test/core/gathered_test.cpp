@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "support/device_training.hpp"
+#include "support/errors.hpp"
 #include "support/training.hpp"
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
@@ -155,6 +157,29 @@ TEST(Gathered, NoTwoLaunchesDrawTheSameNumbers) {
   for (const int each : alike) {
     EXPECT_NEAR(each, (steps - 1) * int(n) / 2, 5 * std::sqrt((steps - 1) * double(n)) / 2);
   }
+}
+
+/// The first and the last tensor are launched together, where the last one's second element has the
+/// place of the second tensor's in the model.
+TEST(Gathered, NotANumberIsOfTheLaunchAndOfNoOtherTensor) {
+  using strategy = compose<architecture::reduce_scatter_all_gather,
+                           compression::error_feedback<compression::top_k>, fusion::by_arrival,
+                           coordination::learned>;
+  const auto said = errors(1, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"first", 4}, {"between", 4}, {"last", 4}});
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::sgd{},
+                                        {.fusion = {.bytes = 32, .first_bytes = 32}});
+    for (int step = 0; step < 2; ++step) {
+      std::ranges::fill(memory.gradients(), 1.0f);
+      memory.tensors()[2].gradient[1] = step == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+      for (const int each : {0, 2, 1}) {
+        engine.ready(tensor_id(each));
+      }
+      engine.wait();
+    }
+  });
+  EXPECT_EQ(said[0].find("an element of the launch that begins with last's gradient is not a"), 0u)
+      << said[0];
 }
 
 template <class Strategy>

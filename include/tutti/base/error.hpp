@@ -28,13 +28,23 @@ class disagreement : public usage_error {
   using usage_error::usage_error;
 };
 
+/// A selection has found a NaN. `element` is counted from `chunk_context::drawn_from`, by which an
+/// engine finds the tensor.
+class no_magnitude : public usage_error {
+ public:
+  no_magnitude(const std::string& which, std::uint64_t place)
+      : usage_error(which +
+                    " is not a number and has no magnitude to select by. Fix: find the step that "
+                    "diverged; lower the learning rate or clip the gradients."),
+        element(place) {}
+
+  std::uint64_t element;
+};
+
 /// Throws the error of a selection that has found a NaN among its elements, on the host or on a
 /// device.
 [[noreturn]] inline void refuse_nan(std::uint64_t element) {
-  throw usage_error(
-      sentence({"gradient element ", element,
-                " is not a number and has no magnitude to select by. Fix: find the step that "
-                "diverged; lower the learning rate or clip the gradients."}));
+  throw no_magnitude(sentence({"gradient element ", element}), element);
 }
 
 /// Ranks can no longer work together: one is missing, silent, or declares something else. Every

@@ -47,7 +47,7 @@ class byteps_topk {
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    kernels::select_by_heap(queue, gradient, where.first_element, index_pairs::pairs(out));
+    kernels::select_by_heap(queue, gradient, where.drawn_from(), index_pairs::pairs(out));
   }
 
   template <class Queue>

@@ -70,11 +70,11 @@ class top_k {
     return kernels::selection_candidates(elements, selected(elements)) * pair_bytes;
   }
 
-  /// Throws usage_error for a NaN, and names its place in the model.
+  /// Throws usage_error for a NaN, and names its place.
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {
-    kernels::select_largest(queue, gradient, where.first_element, {indices(out), values(out)},
+    kernels::select_largest(queue, gradient, where.drawn_from(), {indices(out), values(out)},
                             room(where.scratch));
   }
 
@@ -118,7 +118,7 @@ class top_k {
     auto* whose = reinterpret_cast<std::uint32_t*>(both + all);
     const kernels::pairs sums{{whose, all}, both};
     kernels::merge_pairs(queue, pairs(into), pairs(from), {{whose, all}, both});
-    kernels::select_largest(queue, sums, where.first_element, {indices(into), values(into)},
+    kernels::select_largest(queue, sums, where.drawn_from(), {indices(into), values(into)},
                             room(where.scratch.subspan(all * pair_bytes)));
     if (!left_out.empty()) {
       kernels::add_absent(queue, sums, indices(into), left_out);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/base/post_box.hpp"
 #include "tutti/base/push_counts.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/claim.hpp"
@@ -149,7 +151,7 @@ class engine_base {
 
   /// Ends this rank's part, unless it has ended already.
   [[gnu::cold]] void fail(std::exception_ptr why, audience who) {
-    if (failure_.end(std::move(why), who)) {
+    if (failure_.end(named(std::move(why)), who)) {
       verbs_->release_waiters(*this);
     }
   }
@@ -254,6 +256,33 @@ class engine_base {
         [](engine_base& its) { return static_cast<Engine&>(its).stop_answering(); },
     };
     return all;
+  }
+
+  /// Returns the failure with the name of the tensor that holds a NaN. Of a launch that was
+  /// gathered at run time only the first chunk is known here, because on a stream its buffer may
+  /// have gone to another launch.
+  [[gnu::cold]] std::exception_ptr named(std::exception_ptr why) const {
+    try {
+      std::rethrow_exception(why);
+    } catch (const no_magnitude& found) {
+      const auto name = [this](std::size_t position) {
+        return tensors()[index(plan_.at(position))].name + "'s gradient";
+      };
+      if (found.element >= plan_.elements()) {
+        const chunk& first = plan_.chunks[found.element / plan_.elements() - 1];
+        return std::make_exception_ptr(
+            no_magnitude("an element of the launch that begins with " +
+                             name(plan_.buckets[first.bucket].first_tensor),
+                         found.element));
+      }
+      const auto next = std::ranges::upper_bound(plan_.first_element, found.element) - 1;
+      return std::make_exception_ptr(no_magnitude(
+          sentence({"element ", found.element - *next, " of ",
+                    name(static_cast<std::size_t>(next - plan_.first_element.begin()))}),
+          found.element));
+    } catch (...) {
+      return why;
+    }
   }
 
   const verbs* verbs_;

@@ -367,7 +367,7 @@ class engine_core : engine_base<Transport> {
     } catch (...) {
       const auto why = std::current_exception();
       waits_.exclusively([&] { fail(why, audience::everybody); });
-      throw;
+      failure_.rethrow();
     }
   }
 

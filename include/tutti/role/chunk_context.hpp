@@ -37,7 +37,8 @@ struct chunk_context {
   /// no other launch of the step draws from.
   std::uint64_t random_offset{};
 
-  /// The counter at which this step's counter-based random numbers begin.
+  /// The counter at which this step's counter-based random numbers begin, and from which an error
+  /// counts the elements.
   std::uint64_t drawn_from() const { return first_element + random_offset; }
   /// The context for this chunk's elements from `first` on.
   chunk_context from(std::size_t first) const {
