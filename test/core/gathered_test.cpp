@@ -202,5 +202,26 @@ TEST(Gathered, TheReportSaysThatCyclesWaitedForTheCaller) {
   EXPECT_EQ(reported<compose<>>(progress::by_caller).find("Fix"), std::string::npos);
 }
 
+TEST(Gathered, ACycleThatIsLongerThanTheDeadlineIsRefused) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    engine_options<strategies::Horovod> options;
+    options.fusion.cycle = 12.5;
+    options.run.deadline = 1;
+    auto engine =
+        make_engine<strategies::Horovod>(world, memory.tensors(), optimizer_of(), options);
+    for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+      engine.ready(tensor_id(i));
+    }
+    engine.wait();
+  });
+  for (const std::string& each : said) {
+    EXPECT_EQ(
+        each,
+        "fusion.cycle is 12.5 seconds and run.deadline 1, so ranks that wait for a cycle "
+        "would be taken for stuck. Fix: a shorter cycle, such as 0.001, or a longer deadline");
+  }
+}
+
 }  // namespace
 }  // namespace tutti::test

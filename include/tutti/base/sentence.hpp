@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// A text, which it refers to and does not copy, or a whole number.
+/// A text, which it refers to and does not copy, or a number.
 class word {
  public:
   word(const char* text) : text_(text) {}
@@ -25,20 +25,22 @@ class word {
     write(number < 0 ? 0 - bits : bits);
   }
   word(std::unsigned_integral auto number) { write(std::uint64_t{number}); }
+  word(double number) { write(number); }
 
   std::string_view text() const {
     return length_ == 0 ? text_ : std::string_view(digits_.data(), length_);
   }
 
  private:
-  [[gnu::cold, gnu::noinline]] void write(std::uint64_t number) {
+  template <class Number>
+  [[gnu::cold, gnu::noinline]] void write(Number number) {
     const auto written =
         std::to_chars(digits_.data() + length_, digits_.data() + digits_.size(), number);
     length_ = static_cast<std::size_t>(written.ptr - digits_.data());
   }
 
   std::string_view text_{};
-  std::array<char, 20> digits_{};
+  std::array<char, 24> digits_{};
   std::size_t length_ = 0;  // of the number; 0 for a text
 };
 

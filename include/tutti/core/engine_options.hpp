@@ -6,6 +6,7 @@
 
 #include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/role/architecture.hpp"
@@ -55,6 +56,21 @@ inline void expect_run_options(const run_options& run) {
     throw usage_error(
         "run.deadline must be above 0. Fix: more seconds than a rank takes from one gradient to "
         "the next, such as 60");
+  }
+}
+
+/// Throws usage_error for such options, and if what is ready might wait for a fusion's cycle for
+/// longer than `deadline`.
+template <class Options>
+void expect_run_options(const Options& set, [[maybe_unused]] seconds deadline) {
+  expect_run_options(set.run);
+  if constexpr (requires { set.fusion.cycle; }) {
+    if (set.fusion.cycle > deadline) {
+      throw usage_error(sentence(
+          {"fusion.cycle is ", set.fusion.cycle, " seconds and run.deadline ", deadline,
+           ", so ranks that wait for a cycle would be taken for stuck. Fix: a shorter cycle, such "
+           "as 0.001, or a longer deadline"}));
+    }
   }
 }
 
