@@ -299,7 +299,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// `engine::replan`, and is refused where `replan` refuses it.
 /// Throws usage_error, which names the difference, if the file is of another run or damaged. By
 /// then it may have overwritten memory of this engine, and nothing else. The engine must not be
-/// used any more.
+/// used any more. The other workers wait for this one until its engine ends or, to hear the error's
+/// words, until the error is handed to `engine.fail`.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   detail::expect_between_steps(engine);
