@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,8 +76,8 @@ class side_channel {
           abandon(*world_, told);
         }
         told = sentence({"rank ", awaited_, " has not begun the pass that rank ", world_->rank(),
-                         " is in, after ", static_cast<std::uint64_t>(deadline_),
-                         " seconds. Fix: give every rank the same number of batches, train inside "
+                         " is in, after ", std::to_string(deadline_),
+                         " s. Fix: give every rank the same number of batches, train inside "
                          "the model's join(), or evaluate model.module if only one rank does"});
         world_->abort(told);
         since = world_->now();

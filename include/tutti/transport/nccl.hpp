@@ -151,7 +151,7 @@ class nccl_communicator {
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       if (waited.count() > deadline_) {
         throw communication_error(
-            sentence({"NCCL has not connected all ranks within ", static_cast<int>(deadline_),
+            sentence({"NCCL has not connected all ranks within ", std::to_string(deadline_),
                       " s. Fix: set NCCL_DEBUG=INFO to see which ranks it waits for"}));
       }
       meanwhile();

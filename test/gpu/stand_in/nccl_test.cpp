@@ -212,6 +212,18 @@ TEST(StandInNCCL, ACommunicatorOfTheUsersIsBorrowed) {
   });
 }
 
+TEST(StandInNCCL, ACallThatLastsBeyondTheDeadlineIsRefusedInSeconds) {
+  const auto said = errors(1, [](in_process&) {
+    ncclUniqueId common{};
+    transport::check(ncclGetUniqueId(&common));
+    transport::nccl_communicator(
+        common, 0, 1, 0.01, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  });
+  EXPECT_EQ(said[0],
+            "NCCL has not connected all ranks within 0.010000 s. Fix: set NCCL_DEBUG=INFO to see "
+            "which ranks it waits for");
+}
+
 /// A rank that does not connect is noticed before any step.
 TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
   ncclUniqueId common{};
