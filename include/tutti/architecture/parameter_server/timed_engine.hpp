@@ -38,7 +38,8 @@ class timed_engine {
 
   /// Adds work on a chunk, which moves so many bytes.
   void push(std::uint32_t chunk, std::size_t bytes) {
-    const std::size_t thread = threads_.thread_of(chunk, world_->planned().chunks[chunk].elements);
+    const std::size_t dense = world_->planned().chunks[chunk].elements * sizeof(float);
+    const std::size_t thread = threads_.thread_of(chunk, dense);
     threads_.push(thread, chunk, bytes);
     ++left_[chunk];
     if (!runs_[thread]) {
