@@ -35,9 +35,8 @@ for role in ("fusion", "partition", "schedule", "coordination", "compression", "
     places[f"include/tutti/{role}/"] = (3, role)
 
 # Pairs of folders on one floor of which the first may include files of the second: architectures
-# are built from collectives, tests and benchmarks train the apps' networks, and tests may use
-# benchmarks.
-doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps"), ("test", "bench")}
+# are built from collectives, and tests and benchmarks train the apps' networks.
+doors = {("architecture", "collective"), ("bench", "apps"), ("test", "apps")}
 
 # Patterns of other libraries' headers, and the paths in which each may be included. Any other
 # header must match `standard`: headers of the standard library, of POSIX, of Linux and of
