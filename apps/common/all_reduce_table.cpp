@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "common/job.hpp"
@@ -53,7 +52,7 @@ tf_reduction::measured entry(const std::string& file, const nlohmann::json& row)
 
 }  // namespace
 
-tf_reduction::options of_all_reduce_table(const std::string& file) {
+tf_reduction::options of_all_reduce_table(const std::string& file, const std::string& ranks) {
   std::ifstream in(file);
   if (!in || std::filesystem::is_directory(file)) {
     refuse(file, "is not a readable file");
@@ -61,7 +60,6 @@ tf_reduction::options of_all_reduce_table(const std::string& file) {
   const auto whole = nlohmann::json::parse(in, nullptr, false);
   const auto found = whole.is_object() ? whole.find("benchmarks") : whole.end();
   std::vector<tf_reduction::measured> table;
-  std::optional<double> ranks;
   for (const auto& row : found != whole.end() && found->is_array() ? *found : nlohmann::json()) {
     const auto text = [&row](const char* name) {
       const auto its = row.is_object() ? row.find(name) : row.end();
@@ -69,11 +67,10 @@ tf_reduction::options of_all_reduce_table(const std::string& file) {
     };
     if (text("run_name").starts_with("all_reduce_spec/") && text("run_type") == "iteration") {
       table.push_back(entry(file, row));
-      const double its = counter(file, row, "ranks");
-      if (its != ranks.value_or(its)) {
-        refuse(file, "has rows with different numbers of ranks");
+      const auto its = std::to_string(static_cast<std::size_t>(counter(file, row, "ranks")));
+      if (its != ranks) {
+        refuse(file, "has a row measured with " + its + " ranks, not with " + ranks);
       }
-      ranks = its;
     }
   }
   if (table.empty()) {

@@ -182,8 +182,8 @@ class flags {
          "how TFReplicated reduces tensors, by their size, in the words of tf_cnn_benchmarks: "
          "xring#2, or pscpu:32k:nccl/xring");
     text("all-reduce-table", into_->all_reduce_table,
-         "the same, but with what was fastest in FILE, as measured by bench-collectives "
-         "--benchmark_filter=all_reduce_spec --benchmark_out=FILE");
+         "the same, but with what was fastest in FILE, as measured with as many ranks by "
+         "bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE");
   }
 
   void lists() {
@@ -362,6 +362,9 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
     return;
   }
   const std::string& said = by_table ? into.all_reduce_table : into.all_reduce_spec;
+  const std::string ranks = reader == app::compare
+                                ? into.rank_counts
+                                : std::to_string(uses_mpi(into) ? launched() : into.workers());
   const std::string wanted(tutti::strategies::TFReplicated::name);
   std::string& chosen = reader == app::train ? into.strategy : into.strategies;
   const bool named = !values["strategy"].defaulted() || values.count("kvstore") > 0;
@@ -385,7 +388,7 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   };
   try {
     const auto its =
-        by_table ? of_all_reduce_table(said) : tutti::strategies::of_all_reduce_spec(said);
+        by_table ? of_all_reduce_table(said, ranks) : tutti::strategies::of_all_reduce_spec(said);
     tutti::strategies::tf_reduction::options::describe(its, note);
   } catch (const tutti::usage_error& refused) {
     throw flag_error(refused.what());

@@ -468,6 +468,13 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
   const std::string asked =
       "--strategy TFReplicated --model mobilenet_v2 --all-reduce-table ways.json --explain";
   write(table);
+  const std::string its = "--all-reduce-table ways.json ";
+  const std::string fix =
+      ". Fix: a file of bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE";
+  for (const char* ranks : {"8", "4,8"}) {
+    compare_refuses(asked + " --ranks " + ranks,
+                    its + "has a row measured with 4 ranks, not with " + ranks + fix);
+  }
   const auto got = compare(asked);
   EXPECT_EQ(got.status, 0) << got.err;
   EXPECT_NE(got.out.find("\n  pscpu#2: 107 chunks of 16 to 1000 elements\n"
@@ -475,9 +482,6 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
             std::string::npos)
       << got.out;
 
-  const std::string its = "--all-reduce-table ways.json ";
-  const std::string fix =
-      ". Fix: a file of bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE";
   auto& last = table["benchmarks"].emplace_back();
   for (const auto& [row, why] : std::vector<std::pair<nlohmann::json, std::string>>{
            {all_reduce_row("ring", 4, 1), "has a row of 'ring', which is not an all-reduce"},
@@ -485,7 +489,7 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
             "has a row of 'nccl:1k:xring', which is not an all-reduce"},
            {all_reduce_row("nccl", 4, 0), "has a row whose 'seconds' is missing or invalid"},
            {all_reduce_row("nccl", -4, 1), "has a row whose 'elements' is missing or invalid"},
-           {all_reduce_row("nccl", 4, 1, 2), "has rows with different numbers of ranks"}}) {
+           {all_reduce_row("nccl", 4, 1, 2), "has a row measured with 2 ranks, not with 4"}}) {
     last = row;
     write(table);
     compare_refuses(asked, its + why + fix);

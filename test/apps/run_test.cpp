@@ -146,6 +146,11 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
   train_refuses("--all-reduce-table .", "--all-reduce-table . is not a readable file. Fix: ");
+  std::ofstream(here_ / "of_4.json")
+      << R"({"benchmarks": [{"run_name": "all_reduce_spec/xring", "run_type": "iteration",
+          "label": "xring", "ranks": 4, "elements": 8, "seconds": 1}]})";
+  train_refuses("--ranks 2 --all-reduce-table of_4.json",
+                "--all-reduce-table of_4.json has a row measured with 4 ranks, not with 2. Fix: ");
   train_refuses("--data fashion-mnist:/nowhere", "/nowhere/train-images-idx3-ubyte");
   const std::filesystem::path installed = "/usr/share/datasets/fashion-mnist";
   std::filesystem::create_directory(here_ / "data");
