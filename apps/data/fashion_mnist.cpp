@@ -23,7 +23,7 @@ constexpr std::size_t classes = 10;
 [[noreturn]] void reject(const fs::path& file, const std::string& what) {
   throw tutti::usage_error(file.string() + ": " + what +
                            ". Fix: apt-get install --reinstall dataset-fashion-mnist, or --data "
-                           "fashion-mnist:DIR with the four idx files.");
+                           "fashion-mnist:DIR with the four idx files");
 }
 
 /// Returns the whole file, decompressed. Memory grows with the bytes that are read, because a size
@@ -36,7 +36,7 @@ bytes read(const fs::path& file) {
   if (!in) {
     throw tutti::usage_error(file.string() +
                              ": cannot be opened. Fix: apt-get install dataset-fashion-mnist, or "
-                             "--data fashion-mnist:DIR.");
+                             "--data fashion-mnist:DIR");
   }
   bytes all;
   int got = 0;

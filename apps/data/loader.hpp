@@ -41,13 +41,13 @@ class loader {
     if (options_.worker >= options_.workers) {
       throw tutti::usage_error("loader: worker " + std::to_string(options_.worker) + " of " +
                                std::to_string(options_.workers) +
-                               " does not exist. Fix: count workers from 0.");
+                               " does not exist. Fix: count workers from 0");
     }
     if (options_.batch_size == 0 || from.size() == 0 || steps() == 0) {
       throw tutti::usage_error("loader: " + std::to_string(from.size()) + " images do not make " +
                                std::to_string(options_.workers) + " batches of " +
                                std::to_string(options_.batch_size) +
-                               ". Fix: a batch size that is positive and smaller.");
+                               ". Fix: a batch size that is positive and smaller");
     }
   }
 

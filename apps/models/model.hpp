@@ -70,8 +70,7 @@ inline declaration find(std::string_view name) {
     }
     known += known.empty() ? each.name : ", " + each.name;
   }
-  throw tutti::usage_error("no model is named '" + std::string(name) + "'. Fix: one of " + known +
-                           ".");
+  throw tutti::usage_error("no model is named '" + std::string(name) + "'. Fix: one of " + known);
 }
 
 }  // namespace models

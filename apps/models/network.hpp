@@ -91,7 +91,7 @@ class network {
       throw tutti::usage_error(tutti::sentence(
           {"model: a batch of ", batch.labels.size(), " labels and ", batch.images.size(),
            " pixels does not fit. Fix: at most ", batch_size_, " images of ", input().size(),
-           " pixels, labels below ", layers_.back().out.size(), "."}));
+           " pixels, labels below ", layers_.back().out.size()}));
     }
     if (mode == pass::training && batch.labels.size() < batch_size_ && statistics_.size() > 0) {
       throw tutti::usage_error(tutti::sentence(

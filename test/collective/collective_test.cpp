@@ -260,7 +260,7 @@ TEST(Torus, SendsAlongRowsAndColumns) {
   } catch (const usage_error& refused) {
     EXPECT_STREQ(
         refused.what(),
-        "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4.");
+        "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4");
   }
 }
 

@@ -799,23 +799,23 @@ TEST(Refused, ARingThatIsNotBipartite) {
 TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
   using outer = compose<architecture::diloco<>>;
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.period = 0}}),
-            "architecture::diloco: the period must be at least 1 step. Fix: 500.");
+            "architecture::diloco: the period must be at least 1 step. Fix: 500");
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.rate = 0}}),
-            "architecture::diloco: the outer rate must be above 0. Fix: 0.7.");
+            "architecture::diloco: the outer rate must be above 0. Fix: 0.7");
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 1}}),
-            "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9.");
+            "architecture::diloco: the outer momentum must be from 0 to below 1. Fix: 0.9");
   EXPECT_EQ(refusal<outer>(2, {.architecture = {.momentum = 0}}), "");
   using twice = compose<architecture::diloco<>, compression::nesterov_momentum<compression::none>>;
   EXPECT_EQ(refusal<twice>(2, {}),
             "architecture::diloco: this compressor sends each rank's momentum, and outer steps "
-            "would make a second momentum of it. Fix: set the outer momentum to 0.");
+            "would make a second momentum of it. Fix: set the outer momentum to 0");
   EXPECT_EQ(refusal<twice>(2, {.architecture = {.momentum = 0}}), "");
   using streamed = compose<architecture::streaming_diloco<>>;
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.keep = 1.5}}),
-            "architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5.");
+            "architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.momentum = -1}}),
             "architecture::streaming_diloco: the outer momentum must be from 0 to below 1. Fix: "
-            "0.9.");
+            "0.9");
   EXPECT_EQ(refusal<streamed>(2, {.architecture = {.period = 2, .fragments = 3}}),
             "architecture::streaming_diloco: 3 fragments cannot take turns in a period of 2 steps. "
             "Fix: from 1 fragment to one per step, such as 4 in 100");
@@ -824,12 +824,12 @@ TEST(Refused, PeriodsAndForcesThatNobodyCouldKeep) {
             "after 2. Fix: use an overlap from 1 step to that; architecture::diloco has none");
   using local = compose<architecture::local_sgd<>>;
   EXPECT_EQ(refusal<local>(2, {.architecture = {.period = 0}}),
-            "architecture::local_sgd: the period must be at least 1 step. Fix: 4.");
+            "architecture::local_sgd: the period must be at least 1 step. Fix: 4");
   using elastic = compose<architecture::elastic_averaging<>>;
   EXPECT_EQ(refusal<elastic>(2, {.architecture = {.period = 0}}),
-            "architecture::elastic_averaging: the period must be at least 1 step. Fix: 1.");
+            "architecture::elastic_averaging: the period must be at least 1 step. Fix: 1");
   EXPECT_EQ(refusal<elastic>(2, {.architecture = {.force = 1.5}}),
-            "architecture::elastic_averaging: the force must be from 0 to 1. Fix: 0.9.");
+            "architecture::elastic_averaging: the force must be from 0 to 1. Fix: 0.9");
 }
 
 }  // namespace

@@ -384,7 +384,7 @@ TEST(registry, finds_models_by_name_and_names_those_it_has) {
   } catch (const tutti::usage_error& problem) {
     EXPECT_EQ(std::string(problem.what()),
               "no model is named 'resnet'. Fix: one of mlp, cnn, resnet20, inception-bn-28-small, "
-              "resnet50.");
+              "resnet50");
   }
 }
 

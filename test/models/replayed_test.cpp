@@ -182,10 +182,10 @@ TEST(replayed, totals_that_cannot_be_are_refused) {
   EXPECT_EQ(models::with_totals(idle, 0, 3).backward(), 3);
   expect_refusal([&] { models::with_totals(idle, 1, 1); },
                  "idle: the forward pass takes no time, so its tensors cannot share 1.000000 s. "
-                 "Fix: give its tensors times.");
+                 "Fix: give its tensors times");
   expect_refusal(
       [&] { models::with_totals(idle, 0, -1); },
-      "idle: the backward pass cannot take -1.000000 s. Fix: a finite time of 0 or more.");
+      "idle: the backward pass cannot take -1.000000 s. Fix: a finite time of 0 or more");
   EXPECT_THROW(models::with_totals(idle, std::numeric_limits<double>::quiet_NaN(), 1),
                tutti::usage_error);
 }
@@ -193,7 +193,7 @@ TEST(replayed, totals_that_cannot_be_are_refused) {
 TEST(replayed, unknown_names_suggest_the_nearest) {
   expect_refusal([] { models::replay("resnet51"); },
                  "no model to replay is named 'resnet51'. Did you mean resnet50? A file of your "
-                 "own must end in .csv.");
+                 "own must end in .csv");
 }
 
 /// A user's file in a directory of its own.
@@ -254,27 +254,27 @@ TEST_F(replayed_csv, may_say_shapes) {
   EXPECT_EQ(network.tensors[1].shape, tutti::tensor_shape());
   expect_refused(shapes + "a,4,1,2\n",
                  ":2: there are 4 columns. Fix: 5 of them, "
-                 "name,elements,forward_us,backward_us,shape, and no comma in a name.");
+                 "name,elements,forward_us,backward_us,shape, and no comma in a name");
   expect_refused(shapes + "a,4,1,2,2x0\n",
-                 ":2: a length of the shape is '0'. Fix: a whole number of 1 or more.");
+                 ":2: a length of the shape is '0'. Fix: a whole number of 1 or more");
   for (const std::string shape :
        {"2x3", "2", "8", "1x1x1x1x1x1x1x1x4", "4294967296x4294967296x4"}) {
     expect_refused(shapes + "a,4,1,2," + shape + "\n",
                    ":2: shape is '" + shape +
-                       "'. Fix: at most 8 lengths whose product is elements, as 64x3x7x7.");
+                       "'. Fix: at most 8 lengths whose product is elements, as 64x3x7x7");
   }
 }
 
 TEST_F(replayed_csv, files_that_are_no_table_are_refused) {
   expect_refusal([&] { models::replay(path()); },
-                 path() + ": cannot be read. Fix: the path of a CSV file.");
+                 path() + ": cannot be read. Fix: the path of a CSV file");
   fs::create_directory(path());
   expect_refusal([&] { models::replay(path()); },
-                 path() + ": cannot be read. Fix: the path of a CSV file.");
+                 path() + ": cannot be read. Fix: the path of a CSV file");
   fs::remove(path());
   const std::string fix =
       ". Fix: begin with the line name,elements,forward_us,backward_us, then a line for each "
-      "tensor.";
+      "tensor";
   expect_refused("", ":1: there is no header" + fix);
   expect_refused("# a comment\n\n", ":2: there is no header" + fix);
   expect_refused(header, ":1: no tensor follows the header" + fix);
@@ -284,22 +284,22 @@ TEST_F(replayed_csv, files_that_are_no_table_are_refused) {
 
 TEST_F(replayed_csv, lines_that_are_no_tensor_are_refused) {
   const std::string columns =
-      ". Fix: 4 of them, name,elements,forward_us,backward_us, and no comma in a name.";
+      ". Fix: 4 of them, name,elements,forward_us,backward_us, and no comma in a name";
   expect_line_refused("a,1,2", "there are 3 columns" + columns);
   expect_line_refused("a,1,2,3,", "there are 5 columns" + columns);
-  const std::string whole = ". Fix: a whole number of 1 or more.";
+  const std::string whole = ". Fix: a whole number of 1 or more";
   expect_line_refused("a,0,2,3", "elements is '0'" + whole);
   expect_line_refused("a,-5,2,3", "elements is '-5'" + whole);
   expect_line_refused("a,1e6,2,3", "elements is '1e6'" + whole);
   expect_line_refused("a,,2,3", "elements is ''" + whole);
   const std::string many =
-      "there are more than 1099511627776 elements in all. Fix: a smaller model.";
+      "there are more than 1099511627776 elements in all. Fix: a smaller model";
   expect_line_refused("a,4611686018427387904,2,3", many);
   expect_line_refused("a,18446744073709551615,2,3", many);
   EXPECT_EQ(read(header + "a,1099511627776,2,3\n").elements(), std::size_t{1} << 40);
   expect_refused(header + "a,1099511627775,2,3\nb,1,2,3\nc,1,2,3\n", ":4: " + many);
   expect_line_refused("# batch 0", "batch is '0'" + whole);
-  const std::string time = ". Fix: microseconds, a finite number of 0 or more.";
+  const std::string time = ". Fix: microseconds, a finite number of 0 or more";
   expect_line_refused("a,1,fast,3", "forward_us is 'fast'" + time);
   expect_line_refused("a,1,2,3ms", "backward_us is '3ms'" + time);
   expect_line_refused("a,1,-2,3", "forward_us is '-2'" + time);

@@ -54,7 +54,7 @@ class reader {
       take(trimmed(line));
     }
     if (!in.eof()) {
-      throw tutti::usage_error(read_.name + ": cannot be read. Fix: the path of a CSV file.");
+      throw tutti::usage_error(read_.name + ": cannot be read. Fix: the path of a CSV file");
     }
     if (read_.tensors.empty()) {
       line_ = std::max<std::size_t>(line_, 1);
@@ -147,7 +147,7 @@ class reader {
 
   [[noreturn]] void reject(const std::string& what, const std::string& fix) const {
     throw tutti::usage_error(read_.name + ":" + std::to_string(line_) + ": " + what +
-                             ". Fix: " + fix + ".");
+                             ". Fix: " + fix);
   }
 
   static constexpr std::size_t most_elements = std::size_t{1} << 40;  // 4 TiB of floats

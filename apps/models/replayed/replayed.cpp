@@ -85,12 +85,12 @@ void scale(replayed& network, pass of, double to, const std::string& what) {
   const double from = total(network.tensors, of);
   if (!std::isfinite(to) || to < 0) {
     throw tutti::usage_error(network.name + ": " + what + " cannot take " + std::to_string(to) +
-                             " s. Fix: a finite time of 0 or more.");
+                             " s. Fix: a finite time of 0 or more");
   }
   if (from == 0 && to > 0) {
     throw tutti::usage_error(network.name + ": " + what +
                              " takes no time, so its tensors cannot share " + std::to_string(to) +
-                             " s. Fix: give its tensors times.");
+                             " s. Fix: give its tensors times");
   }
   for (auto& each : network.tensors) {
     each.*of *= from == 0 ? 1 : to / from;
@@ -123,7 +123,7 @@ replayed replay(const std::string& name) {
   if (found == catalogue.end()) {
     throw tutti::usage_error("no model to replay is named '" + name + "'. Did you mean " +
                              common::nearest(name, replayed_names()) +
-                             "? A file of your own must end in .csv.");
+                             "? A file of your own must end in .csv");
   }
   return timed(*found);
 }

@@ -23,17 +23,17 @@ namespace tutti::architecture {
 template <class Compression>
 [[gnu::cold]] void expect_outer_steps(std::string_view whose, double rate, double momentum) {
   if (!(rate > 0)) {
-    throw usage_error(sentence({whose, ": the outer rate must be above 0. Fix: 0.7."}));
+    throw usage_error(sentence({whose, ": the outer rate must be above 0. Fix: 0.7"}));
   }
   if (!(momentum >= 0 && momentum < 1)) {
     throw usage_error(
-        sentence({whose, ": the outer momentum must be from 0 to below 1. Fix: 0.9."}));
+        sentence({whose, ": the outer momentum must be from 0 to below 1. Fix: 0.9"}));
   }
   if (facts::keeps_momentum<Compression> && momentum != 0) {
     throw usage_error(
         sentence({whose,
                   ": this compressor sends each rank's momentum, and outer steps would make a "
-                  "second momentum of it. Fix: set the outer momentum to 0."}));
+                  "second momentum of it. Fix: set the outer momentum to 0"}));
   }
 }
 
@@ -86,7 +86,7 @@ struct diloco : all_reduce<Collective> {
           start_(world.allocate_parallel()),
           velocity_(world.allocate_parallel()) {
       if (set.period < 1) {
-        throw usage_error("architecture::diloco: the period must be at least 1 step. Fix: 500.");
+        throw usage_error("architecture::diloco: the period must be at least 1 step. Fix: 500");
       }
       expect_outer_steps<typename World::compression>("architecture::diloco", set.rate,
                                                       set.momentum);

@@ -61,12 +61,12 @@ struct elastic_averaging : all_reduce<Collective> {
       if (!(set.force >= 0 && set.force <= 1)) {
         throw usage_error(
             "architecture::elastic_averaging: the force must be from 0 to 1. Fix: "
-            "0.9.");
+            "0.9");
       }
       if (set.period < 1) {
         throw usage_error(
             "architecture::elastic_averaging: the period must be at least 1 step. "
-            "Fix: 1.");
+            "Fix: 1");
       }
     }
 

@@ -83,12 +83,11 @@ struct elastic_servers {
           exchanges_(world.trains() ? 0 : world.planned().chunks.size()),
           read_(exchanges_.size() * at(world.workers())) {
       if (!(set.force >= 0 && set.force <= 1)) {
-        throw usage_error(
-            "architecture::elastic_servers: the force must be from 0 to 1. Fix: 0.9.");
+        throw usage_error("architecture::elastic_servers: the force must be from 0 to 1. Fix: 0.9");
       }
       if (set.period < 1) {
         throw usage_error(
-            "architecture::elastic_servers: the period must be at least 1 step. Fix: 1.");
+            "architecture::elastic_servers: the period must be at least 1 step. Fix: 1");
       }
     }
 

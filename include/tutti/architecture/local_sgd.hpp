@@ -85,7 +85,7 @@ struct local_sgd : all_reduce<Collective> {
     /// schedule that splits exchanges: there an exchange ends with the models' second half.
     state(World& world, const options& set) : base(world, {}), world_(&world), set_(set) {
       if (set.period < 1) {
-        throw usage_error("architecture::local_sgd: the period must be at least 1 step. Fix: 4.");
+        throw usage_error("architecture::local_sgd: the period must be at least 1 step. Fix: 4");
       }
       if (World::splits_phases && set.momenta == momenta::averaged) {
         throw usage_error(

@@ -46,7 +46,7 @@ struct model_averaging : all_reduce<Collective> {
           world_(&world),
           alpha_(static_cast<float>(set.alpha)) {
       if (!(set.alpha >= 0 && set.alpha <= 1)) {
-        throw usage_error("architecture::model_averaging: alpha must be from 0 to 1. Fix: 0.1.");
+        throw usage_error("architecture::model_averaging: alpha must be from 0 to 1. Fix: 0.1");
       }
     }
 

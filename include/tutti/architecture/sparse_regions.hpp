@@ -124,21 +124,21 @@ struct sparse_regions {
       if (set.estimate_every < 1 || set.divide_every < 1) {
         throw usage_error(
             "architecture::sparse_regions: estimate_every and divide_every must be at least 1 "
-            "step. Fix: 32 and 64.");
+            "step. Fix: 32 and 64");
       }
       if (set.balance_above < 0) {
         throw usage_error(
             "architecture::sparse_regions: balance_above must be at least 0. Fix: 4 balances what "
-            "is more than four times the mean.");
+            "is more than four times the mean");
       }
       if (set.raises < 0) {
         throw usage_error(
-            "architecture::sparse_regions: raises must be at least 0. Fix: 5, as Ok-Topk's.");
+            "architecture::sparse_regions: raises must be at least 0. Fix: 5, as Ok-Topk's");
       }
       if (!(set.own_correction >= 1 && set.sum_correction >= 1)) {
         throw usage_error(
             "architecture::sparse_regions: own_correction and sum_correction must be at least 1. "
-            "Fix: 1.012 and 1.008, as Ok-Topk's, or 1: magnitudes stay.");
+            "Fix: 1.012 and 1.008, as Ok-Topk's, or 1: magnitudes stay");
       }
     }
 

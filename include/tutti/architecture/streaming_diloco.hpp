@@ -121,7 +121,7 @@ struct streaming_diloco : Mean {
                       ". Fix: use an overlap from 1 step to that; architecture::diloco has none"}));
       }
       if (!(set.keep >= 0 && set.keep <= 1)) {
-        throw usage_error("architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5.");
+        throw usage_error("architecture::streaming_diloco: keep must be from 0 to 1. Fix: 0.5");
       }
       expect_outer_steps<typename World::compression>("architecture::streaming_diloco", set.rate,
                                                       set.momentum);

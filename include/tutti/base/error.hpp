@@ -35,7 +35,7 @@ class no_magnitude : public usage_error {
   no_magnitude(const std::string& which, std::uint64_t place)
       : usage_error(which +
                     " is not a number and has no magnitude to select by. Fix: find the step that "
-                    "diverged; lower the learning rate or clip the gradients."),
+                    "diverged; lower the learning rate or clip the gradients"),
         element(place) {}
 
   std::uint64_t element;

@@ -115,7 +115,7 @@ class pool {
     if (place / block_size >= blocks_.size()) {
       throw error(
           "too many events of queues are held at once. Fix: release those that nobody waits for "
-          "any more.");
+          "any more");
     }
     auto& room = blocks_[place / block_size];
     if (room.load(std::memory_order_relaxed) == nullptr) {

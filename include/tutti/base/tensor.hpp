@@ -35,7 +35,7 @@ class tensor_shape {
       : dimensions_(lengths.size()) {
     if (lengths.size() > most_dimensions) {
       throw usage_error(
-          "a tensor's shape may have at most 8 dimensions. Fix: merge the innermost ones.");
+          "a tensor's shape may have at most 8 dimensions. Fix: merge the innermost ones");
     }
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       lengths_[i] = lengths[i];

@@ -41,7 +41,7 @@ class rings {
   /// Throws usage_error for no ring at all.
   explicit constexpr rings(const options& values) : options_(values) {
     if (values.shards == 0) {
-      throw usage_error("collective::rings: shards must not be 0. Fix: use at least 1 shard.");
+      throw usage_error("collective::rings: shards must not be 0. Fix: use at least 1 shard");
     }
   }
 

@@ -49,7 +49,7 @@ class shuffle {
   /// Throws usage_error for no shard at all.
   explicit constexpr shuffle(const options& values) : options_(values) {
     if (values.shards == 0) {
-      throw usage_error("collective::shuffle: shards must not be 0. Fix: use at least 1.");
+      throw usage_error("collective::shuffle: shards must not be 0. Fix: use at least 1");
     }
   }
 

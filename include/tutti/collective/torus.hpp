@@ -42,7 +42,7 @@ class torus {
   explicit constexpr torus(const options& values) : options_(values) {
     if (values.columns < 0) {
       throw usage_error(
-          "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4.");
+          "collective::torus: columns must not be negative. Fix: 0 for one row per host, or 4");
     }
   }
 

@@ -39,7 +39,7 @@ class block_codes {
   /// Throws usage_error if a block would hold no element.
   explicit constexpr block_codes(const options& values) : options_(values) {
     if (values.block == 0) {
-      throw usage_error("compression: a block must hold at least 1 element. Fix: 256.");
+      throw usage_error("compression: a block must hold at least 1 element. Fix: 256");
     }
   }
 

@@ -40,7 +40,7 @@ class block_sign {
     if (values.block == 0 || values.block % 32 != 0) {
       throw usage_error(
           "compression::block_sign: a block must be a multiple of 32 elements, so that its signs "
-          "fill whole words. Fix: 512.");
+          "fill whole words. Fix: 512");
     }
   }
 

@@ -43,12 +43,12 @@ class by_magnitude {
     if (!(values.magnitude >= 0)) {
       throw usage_error(
           "compression::by_magnitude: the magnitude must be at least 0, where 0 sends everything. "
-          "Fix: 0.001.");
+          "Fix: 0.001");
     }
     if (!(values.density >= 0 && values.density <= 1)) {
       throw usage_error(
           "compression::by_magnitude: the expected density must be at least 0 and at most 1. Fix: "
-          "0.001.");
+          "0.001");
     }
   }
 
@@ -57,7 +57,7 @@ class by_magnitude {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
           "compression::by_magnitude: a chunk of more than 2^32 - 1 elements cannot be indexed by "
-          "32 bits. Fix: cut it with partition::into.");
+          "32 bits. Fix: cut it with partition::into");
     }
     return kernels::reaching_bytes(elements);
   }

@@ -50,7 +50,7 @@ class byteps_onebit {
     if (!scales()) {
       throw usage_error(
           "compression::byteps_onebit: with worth one, parameters or their changes would arrive as "
-          "1 or -1. Fix: worth mean_magnitude, or an architecture that carries gradients.");
+          "1 or -1. Fix: worth mean_magnitude, or an architecture that carries gradients");
     }
   }
 

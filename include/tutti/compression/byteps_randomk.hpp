@@ -47,7 +47,7 @@ class byteps_randomk {
       : layout_(values.density, values.k), seed_(values.seed) {
     if (values.seed == 0) {
       throw usage_error(
-          "compression::byteps_randomk: a seed of 0 draws only zeros. Fix: a seed of 1.");
+          "compression::byteps_randomk: a seed of 0 draws only zeros. Fix: a seed of 1");
     }
   }
 

@@ -68,11 +68,11 @@ class dithering {
         random_(kernels::counted_random(values.seed)) {
     if (values.spacing == kernels::level_spacing::linear &&
         (values.levels == 0 || values.levels > 65535)) {
-      throw usage_error("compression::dithering: linear levels must be 1 to 65535. Fix: 16.");
+      throw usage_error("compression::dithering: linear levels must be 1 to 65535. Fix: 16");
     }
     if (values.spacing == kernels::level_spacing::natural &&
         (values.levels == 0 || values.levels > 24)) {
-      throw usage_error("compression::dithering: natural levels must be 1 to 24. Fix: 8.");
+      throw usage_error("compression::dithering: natural levels must be 1 to 24. Fix: 8");
     }
   }
 

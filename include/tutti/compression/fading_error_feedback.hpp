@@ -51,12 +51,12 @@ class fading_error_feedback : public decorator<fading_error_feedback<C>, error_f
     if (!(values.keep >= 0 && values.keep <= 1)) {
       throw usage_error(
           "compression::fading_error_feedback: keep must be at least 0 and at most 1. Fix: 0.9, or "
-          "1 to keep everything.");
+          "1 to keep everything");
     }
     if (!(values.most >= 0)) {
       throw usage_error(
           "compression::fading_error_feedback: most must be at least 0. Fix: a multiple of the "
-          "largest gradient's magnitude.");
+          "largest gradient's magnitude");
     }
   }
   constexpr fading_error_feedback(const error_feedback<C>& remembers, float keep, float most)

@@ -24,7 +24,7 @@ class index_pairs {
     if (!(density > 0 && density <= 1)) {
       throw usage_error(
           "compression::byteps_topk, byteps_randomk: density must be above 0 and at most 1. Fix: "
-          "0.001 sends one element in a thousand.");
+          "0.001 sends one element in a thousand");
     }
   }
 
@@ -40,7 +40,7 @@ class index_pairs {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
           "compression::byteps_topk, byteps_randomk: a chunk of more than 2^32 - 1 elements cannot "
-          "be indexed by 32 bits. Fix: cut it with partition::into.");
+          "be indexed by 32 bits. Fix: cut it with partition::into");
     }
     return count(elements) * sizeof(kernels::index_pair);
   }

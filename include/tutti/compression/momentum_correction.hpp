@@ -70,12 +70,12 @@ class momentum_correction : public decorator<momentum_correction<C>, C, 1> {
       : base(make_policy<C>(values.decorated)), options_(values) {
     if (!(values.momentum >= 0 && values.momentum < 1)) {
       throw usage_error(
-          "compression::momentum_correction: momentum must be at least 0 and below 1. Fix: 0.9.");
+          "compression::momentum_correction: momentum must be at least 0 and below 1. Fix: 0.9");
     }
     if (!(values.clip >= 0)) {
       throw usage_error(
           "compression::momentum_correction: clip must be at least 0. Fix: a bound on the "
-          "gradient's norm, or 0 for none.");
+          "gradient's norm, or 0 for none");
     }
   }
 

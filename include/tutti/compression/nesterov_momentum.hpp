@@ -51,7 +51,7 @@ class nesterov_momentum : public decorator<nesterov_momentum<C>, C, 1> {
       : base(make_policy<C>(values.compressed)), momentum_(values.momentum) {
     if (!(values.momentum >= 0 && values.momentum < 1)) {
       throw usage_error(
-          "compression::nesterov_momentum: momentum must be at least 0 and below 1. Fix: 0.9.");
+          "compression::nesterov_momentum: momentum must be at least 0 and below 1. Fix: 0.9");
     }
   }
 

@@ -54,7 +54,7 @@ class power_sgd {
   /// Throws usage_error if the rank is 0.
   explicit constexpr power_sgd(const options& values) : options_(values) {
     if (values.rank == 0) {
-      throw usage_error("compression::power_sgd: rank must be at least 1. Fix: 1.");
+      throw usage_error("compression::power_sgd: rank must be at least 1. Fix: 1");
     }
   }
 

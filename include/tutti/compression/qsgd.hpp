@@ -58,10 +58,10 @@ class qsgd {
               values.levels * values.levels >= values.block},
         random_(kernels::counted_random(values.seed)) {
     if (values.levels == 0 || values.levels > 65535) {
-      throw usage_error("compression::qsgd: levels must be 1 to 65535. Fix: 7.");
+      throw usage_error("compression::qsgd: levels must be 1 to 65535. Fix: 7");
     }
     if (values.block == 0 || values.block > (std::size_t{1} << 30)) {
-      throw usage_error("compression::qsgd: a block must hold 1 to 2^30 elements. Fix: 512.");
+      throw usage_error("compression::qsgd: a block must hold 1 to 2^30 elements. Fix: 512");
     }
     expected_bits_ = code_.every_element ? bits_of_each() : bits_of_few();
   }

@@ -61,7 +61,7 @@ class random_k {
     if (!(values.density > 0 && values.density <= 1)) {
       throw usage_error(
           "compression::random_k: density must be above 0 and at most 1. Fix: 0.001 sends one "
-          "element in a thousand.");
+          "element in a thousand");
     }
   }
 
@@ -80,7 +80,7 @@ class random_k {
       throw usage_error(
           "compression::random_k: a chunk of more than 2^32 - 1 elements is too long to draw from "
           "by "
-          "32-bit numbers. Fix: cut it with partition::into.");
+          "32-bit numbers. Fix: cut it with partition::into");
     }
     const std::size_t k = selected(elements);
     return k == 0 ? 0 : key_bytes + k * sizeof(float);
@@ -93,7 +93,7 @@ class random_k {
       throw usage_error(
           "compression::random_k: what drawn_as its_run sends is already unbiased, and error "
           "feedback around it would grow without bound. Fix: drawn_as itself, or no error "
-          "feedback.");
+          "feedback");
     }
   }
 

@@ -36,7 +36,7 @@ class signum {
   /// Throws usage_error unless 0 <= beta < 1.
   explicit constexpr signum(const options& values) : options_(values) {
     if (!(values.beta >= 0 && values.beta < 1)) {
-      throw usage_error("compression::signum: beta must be at least 0 and below 1. Fix: 0.9.");
+      throw usage_error("compression::signum: beta must be at least 0 and below 1. Fix: 0.9");
     }
   }
 

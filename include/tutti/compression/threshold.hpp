@@ -46,12 +46,12 @@ requires(Bits == 1 || Bits == 2) class threshold {
   /// Throws usage_error if the threshold is NaN, or, with two bits, not above 0.
   explicit constexpr threshold(const options& values) : code_{values.threshold} {
     if (values.threshold != values.threshold) {
-      throw usage_error("compression::threshold: the threshold is not a number. Fix: 0.5.");
+      throw usage_error("compression::threshold: the threshold is not a number. Fix: 0.5");
     }
     if (Bits == 2 && !(values.threshold > 0)) {
       throw usage_error(
           "compression::two_bit: the threshold must be above 0, or every element is sent as the "
-          "threshold. Fix: 0.5.");
+          "threshold. Fix: 0.5");
     }
   }
 

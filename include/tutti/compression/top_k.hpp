@@ -43,7 +43,7 @@ class top_k {
     if (!(values.density > 0 && values.density <= 1)) {
       throw usage_error(
           "compression::top_k: density must be above 0 and at most 1. Fix: 0.001 sends one element "
-          "in a thousand.");
+          "in a thousand");
     }
   }
 
@@ -61,7 +61,7 @@ class top_k {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
       throw usage_error(
           "compression::top_k: a chunk of more than 2^32 - 1 elements cannot be indexed by 32 "
-          "bits. Fix: cut it with partition::into.");
+          "bits. Fix: cut it with partition::into");
     }
     return selected(elements) * pair_bytes;
   }

@@ -60,7 +60,7 @@ class into {
     if (piece() == 0) {
       throw usage_error(
           "partition::into: a piece must hold at least one element. Fix: bytes of at least 4, or "
-          "partition::none to leave buckets whole.");
+          "partition::none to leave buckets whole");
     }
   }
 

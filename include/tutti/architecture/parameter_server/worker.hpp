@@ -34,7 +34,7 @@ class parameter_server_worker {
     if (first_chosen_step(world.compressor()) > 0) {
       throw usage_error(
           "compression::select: servers do not know the step in which it starts. Fix: set start = "
-          "0, or use an architecture that all-reduces.");
+          "0, or use an architecture that all-reduces");
     }
     if constexpr (pushes_differences) {
       if (world.trains()) {
