@@ -146,17 +146,7 @@ class watch {
     if (about_.chunk == no_chunk ? still_ < 3 : any_moves) {
       return {};
     }
-    const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
-    const bool all_there = ended == ranks_.end();
-    if (about_.chunk == no_chunk) {
-      return all_there
-                 ? "every rank answers but none makes progress: they wait for different things"
-                 : sentence({"rank ", ended - ranks_.begin(),
-                             " has ended and no other rank makes progress"});
-    }
-    return all_there ? sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"})
-                     : sentence({"every other rank submitted chunk ", about_.chunk, ", rank ",
-                                 ended - ranks_.begin(), " has ended and nothing moves"});
+    return stalled();
   }
 
  private:
@@ -189,6 +179,24 @@ class watch {
     return about_.chunk != no_chunk
                ? sentence({"rank ", rank, " never submitted ", forward[one.answer->tensor].name})
                : sentence({"rank ", rank, " never called ", owner_->due_call()});
+  }
+
+  /// Says that no rank owes anything, and that none moves.
+  std::string stalled() const {
+    const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
+    const bool all_there = ended == ranks_.end();
+    const auto rank = ended - ranks_.begin();
+    if (about_.chunk == no_chunk && all_there) {
+      return "every rank answers but none makes progress: they wait for different things";
+    }
+    if (about_.chunk == no_chunk) {
+      return sentence({"rank ", rank, " has ended and no other rank makes progress"});
+    }
+    if (all_there) {
+      return sentence({"every rank submitted chunk ", about_.chunk, " and nothing moves"});
+    }
+    return sentence({"every other rank submitted chunk ", about_.chunk, ", rank ", rank,
+                     " has ended and nothing moves"});
   }
 
   [[gnu::cold]] task listen() {
