@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/compose.hpp"
 
@@ -48,17 +49,10 @@ std::string text_of(const Value& value) {
   }
 }
 
-[[gnu::cold]] inline void add_to_list(std::string& list, std::string_view item) {
-  if (!list.empty()) {
-    list += ", ";
-  }
-  list += item;
-}
-
 template <class Policy, class Usual>
 void add_unless_usual(std::string& list) {
   if (!std::is_same_v<Policy, Usual>) {
-    add_to_list(list, without_namespace(tutti::type_name<Policy>()));
+    tutti::add_to_list(list, without_namespace(tutti::type_name<Policy>()));
   }
 }
 
@@ -69,7 +63,7 @@ struct lister {
 
   template <class Value>
   [[gnu::cold]] void operator()(std::string_view name, const Value& value, std::string_view) const {
-    add_to_list(*list, std::string(role) + "." + std::string(name) + "=" + text_of(value));
+    tutti::add_to_list(*list, std::string(role) + "." + std::string(name) + "=" + text_of(value));
   }
 };
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/sentence.hpp"
+
 namespace common {
 
 /// Returns the edit distance: how many characters must be inserted, removed or changed to turn one
@@ -37,7 +39,7 @@ inline std::string nearest(const std::string& wanted, const std::vector<std::str
 inline std::string choices(const std::string& wanted, const std::vector<std::string>& all) {
   std::string known;
   for (const std::string& each : all) {
-    known += (known.empty() ? "" : ", ") + each;
+    tutti::add_to_list(known, each);
   }
   return "Did you mean " + nearest(wanted, all) + "? Fix: one of " + known;
 }

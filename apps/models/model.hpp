@@ -14,6 +14,7 @@
 #include "models/network.hpp"
 #include "models/resnet.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/sentence.hpp"
 
 namespace models {
 
@@ -68,7 +69,7 @@ inline declaration find(std::string_view name) {
     if (each.name == name) {
       return each;
     }
-    known += known.empty() ? each.name : ", " + each.name;
+    tutti::add_to_list(known, each.name);
   }
   throw tutti::usage_error("no model is named '" + std::string(name) + "'. Fix: one of " + known);
 }

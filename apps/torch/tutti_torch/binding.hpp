@@ -18,6 +18,7 @@
 #include "tutti/adapter/torch.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -49,7 +50,7 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
       }
       std::string all;
       for (const auto& each : known) {
-        all += (all.empty() ? "" : ", ") + std::string(each);
+        tutti::add_to_list(all, each);
       }
       throw tutti::usage_error(name + " cannot be " + its + ". Fix: one of " + all);
     } else {
@@ -72,7 +73,7 @@ tutti::engine_options<Strategy> options_from(py::dict given) {
             own, [&](std::string_view option, auto& value, std::string_view) {
               const auto name = std::string(role) + "." + std::string(option);
               take(name, value);
-              known += ", " + name;
+              tutti::add_to_list(known, name);
             });
       });
   if (!given.empty()) {

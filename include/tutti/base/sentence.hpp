@@ -55,4 +55,12 @@ class word {
   return all;
 }
 
+/// Appends an item to a list, whose items are separated by commas.
+[[gnu::cold, gnu::noinline]] inline void add_to_list(std::string& list, std::string_view item) {
+  if (!list.empty()) {
+    list += ", ";
+  }
+  list += item;
+}
+
 }  // namespace tutti

@@ -71,16 +71,13 @@ class matching {
   /// The receives that wait, in words; empty if there are none.
   std::string waits_for() const {
     std::string words;
-    const auto add = [&](const std::string& clause) {
-      words += (words.empty() ? "" : ", ") + clause;
-    };
     for (const auto& each : pending_) {
       for (const Receive* in = each.front(); in != nullptr; in = in->next) {
-        add(sentence({"chunk ", in->where.chunk, " from rank ", in->from}));
+        add_to_list(words, sentence({"chunk ", in->where.chunk, " from rank ", in->from}));
       }
     }
     for (const Receive* in = pending_from_any_.front(); in != nullptr; in = in->next) {
-      add("a message from any rank");
+      add_to_list(words, "a message from any rank");
     }
     return words;
   }
@@ -90,8 +87,7 @@ class matching {
     std::string words;
     for (const auto& each : unexpected_) {
       for (const Message* out = each.front(); out != nullptr; out = out->next) {
-        words += sentence(
-            {words.empty() ? "" : ", ", "chunk ", out->where.chunk, " from rank ", out->from});
+        add_to_list(words, sentence({"chunk ", out->where.chunk, " from rank ", out->from}));
       }
     }
     return words;
