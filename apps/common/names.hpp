@@ -54,7 +54,6 @@ inline std::vector<std::string> names_like(std::string_view kind, const std::str
   return all;
 }
 
-/// Returns the names of a registry's entries.
 template <class Registry>
 std::vector<std::string> names_of(const Registry& all) {
   std::vector<std::string> names;
