@@ -431,9 +431,9 @@ class replays_of final : public replays {
     return seen;
   }
 
-  /// Simulates a model of a few thousand elements behind links that are slower in proportion, which
-  /// averages models at much the same times. Each worker is measured in its own iterations, because
-  /// models drift further the longer they train.
+  /// Simulates the model shrunk to about 20,000 elements, behind links that are slower in
+  /// proportion, so that models are averaged at much the same times. Each worker is measured in its
+  /// own iterations, because models drift further the longer they train.
   std::optional<double> consensus(const scenario& of) const override {
     if constexpr (common::replicas_differ<Strategy>) {
       constexpr int most = 64;  // because it takes as long as the row itself

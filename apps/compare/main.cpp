@@ -187,8 +187,8 @@ void check_world(const common::job& asked) {
 }
 
 /// Sets the device that kernels are charged on, and what the table's head says about it. A GPU's
-/// memory has the bandwidth that its maker's data sheet states. A profile that names no GPU is
-/// taken for a V100's.
+/// memory has the bandwidth that its maker's data sheet states. A profile that does not name a P100
+/// is taken for a V100's.
 void charge_kernels(scenario& of, const common::job& asked) {
   const bool p100 = of.model->device.find("P100") != std::string::npos;
   of.device = {asked.memory_bandwidth ? 1e9 * *asked.memory_bandwidth : p100 ? 732e9 : 900e9};

@@ -49,9 +49,9 @@ class slept_device {
   tutti::seconds due_;
 };
 
-/// The optimizer of every world. A profile's times include the optimizer's step. Where time is
-/// measured, `moves_few` is therefore set, and only the first elements of a part are updated:
-/// enough to see how far models drift apart.
+/// The optimizer of every world. A profile's times include the optimizer's step. In a real world
+/// `moves_few` is therefore set, and only the first elements of a part are updated: enough to see
+/// how far models drift apart.
 struct profiled_sgd : tutti::optimizer::sgd {
   static constexpr std::size_t few = 64;
 
@@ -71,7 +71,7 @@ struct profiled_sgd : tutti::optimizer::sgd {
 };
 static_assert(tutti::optimizer_policy<profiled_sgd>);
 
-/// Returns the elements of a tensor that `profiled_sgd` updates if `moves_few` is set, however the
+/// Returns elements of a tensor that `profiled_sgd` updates even if `moves_few` is set, however the
 /// tensor is divided or fused.
 inline std::span<float> moved_of(std::span<float> of_a_tensor) {
   return of_a_tensor.first(std::min(profiled_sgd::few, of_a_tensor.size()));

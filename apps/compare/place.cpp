@@ -108,7 +108,7 @@ tutti::transport::network place::with(const tutti::representatives& who) const {
 }
 
 place parse_link(const std::string& text) {
-  constexpr int most_a_host = 1'000'000;  // as many as a job has workers
+  constexpr int most_a_host = 1'000'000;  // as many as a job may have workers
   place parsed{text};
   std::string_view left = text;
   if (const auto times_at = left.find('x'); times_at != std::string_view::npos) {

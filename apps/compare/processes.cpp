@@ -169,10 +169,9 @@ tutti::transport::emulated_run emulate(const tutti::transport::network& over,
   return emulate_here(over, each, job);
 }
 const char* emulated_by() { return "simulated"; }
-// Never called without MPI.
+// The world of these two is real, which is refused without MPI.
 tutti::seconds median_seconds(int, const std::function<void()>&) { return 0; }
-void carry(int, std::optional<tutti::transport::device>, const std::function<void(any_world&)>&) {
-}  // never called either
+void carry(int, std::optional<tutti::transport::device>, const std::function<void(any_world&)>&) {}
 
 #endif
 

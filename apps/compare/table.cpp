@@ -155,7 +155,8 @@ std::string place_of(const row& which) {
          which.of.where.name;
 }
 
-/// Returns the width of the column of names: the longest name, but at least that of most tables.
+/// Returns the width of the column of names: the length of the longest, or 15 if that is more, so
+/// that most tables have equal columns.
 int width_of_names(const std::vector<row>& rows) {
   std::size_t width = 15;
   for (const row& each : rows) {
