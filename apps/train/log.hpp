@@ -16,7 +16,7 @@
 
 namespace train {
 
-/// The figures of one worker for an epoch, or for all epochs.
+/// The figures of an epoch, or of all epochs.
 struct totals {
   double loss{};     ///< mean over steps
   double correct{};  ///< training images that one worker classified correctly
