@@ -143,8 +143,8 @@ class threads {
   std::vector<char> done_ = std::vector<char>(values_.size());
 };
 
-/// Measures a collective between threads. If there is a limit or a peer to compare it with, batches
-/// of `calls` alternate.
+/// Measures a collective between threads. If there is a limit or a peer to compare it with, they
+/// are measured batch by batch in turn.
 template <class Collective>
 void between_threads(benchmark::State& state, std::size_t& calls, job& processes, int ranks,
                      std::size_t bytes) {

@@ -1,6 +1,6 @@
 // How much of the memory's speed does each kernel reach on one core? Every kernel runs at the size
-// of ResNet-50's gradient and in the second-level cache, in turn with the machine's limit and with
-// the plain way to the same result. One file, because a row is a kernel's few lines.
+// of ResNet-50's gradient and in the second-level cache, in turn with the machine's limit and, for
+// some, with a plain way to the same result. One file, because a row is a kernel's few lines.
 //
 //   bench-kernels
 //   bench-kernels --benchmark_filter='sign|select'
@@ -74,8 +74,8 @@ constexpr std::size_t in_cache = 1 << 16;
 
 tutti::inline_queue queue;
 
-/// Arrays of one size for all cases. They are freed when another size is asked for, because three
-/// of the larger size take 300 MB.
+/// Arrays of one size for all cases. They are freed when another size is asked for, because those
+/// of the larger size take 700 MB.
 class arrays {
  public:
   explicit arrays(std::size_t elements)
@@ -527,7 +527,8 @@ void add_copies() {
   });
 }
 
-/// Adds `call(on, left, right)`, with a matrix and thin ones to which no other case has written.
+/// Adds `call(on, left, right)`. The thin matrices are filled first, because other cases write to
+/// their memory.
 template <class Call>
 void add_thin(const std::string& name, double bytes, contender (arrays::*limit)(), Call call) {
   add(name, [=](arrays& on) {

@@ -21,7 +21,7 @@ inline void note_build() {
   }
 }
 
-/// Runs all registered benchmarks. The `main` of every program here calls it.
+/// Runs all registered benchmarks: the `main` of most programs here.
 inline int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) {

@@ -29,14 +29,14 @@ inline std::uint32_t read_all(std::span<const float> input) {
   return total;
 }
 
-/// A limit, nearly, for kernels that turn one array into another: the C library's copy, which reads
-/// or writes 8 bytes an element.
+/// A limit, nearly, for kernels that turn one array into another: the C library's copy, which moves
+/// 8 bytes an element.
 inline void copy_whole(float* to, const float* from, std::size_t n) {
   std::memcpy(to, from, n * sizeof(float));
 }
 
-/// A limit, nearly, for kernels that read and write an array: a[i] += b[i], which reads or writes
-/// 12 bytes an element.
+/// A limit, nearly, for kernels that read and write an array: a[i] += b[i], which moves 12 bytes an
+/// element.
 inline void add_all(float* __restrict a, const float* __restrict b, std::size_t n) {
   tutti::kernels::widest([=] {
     for (std::size_t i = 0; i < n; ++i) {
