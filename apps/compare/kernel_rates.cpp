@@ -19,12 +19,11 @@ std::string text(const nlohmann::json& row, const char* name, const char* otherw
   return found != row.end() && found->is_string() ? found->get<std::string>() : otherwise;
 }
 
-/// Returns a counter of a row. Throws common::flag_error unless it is above 0 or, where `some` is
-/// false, at least 0.
-double counter(const std::string& file, const nlohmann::json& row, const char* name, bool some) {
+/// Returns a counter of a row. Throws common::flag_error unless it is at least 0.
+double counter(const std::string& file, const nlohmann::json& row, const char* name) {
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : -1;
-  if (!(some ? value > 0 : value >= 0) || !(value < 1e12)) {
+  if (!(value >= 0) || !(value < 1e12)) {
     throw common::flag_error(file + ": '" + name + "' of " + text(row, "name", "a row") +
                              " is missing or invalid" + fix);
   }
@@ -48,9 +47,9 @@ kernel_file::kernel_file(const std::string& name) : name_(name) {
     if (full.starts_with(kind) && of_a_run) {
       const std::string compressor =
           full.substr(kind.size(), full.find('/', kind.size()) - kind.size());
-      all_[compressor] = {
-          1e-9 * counter(name, row, "encode_ns", false), counter(name, row, "encode_bytes", false),
-          1e-9 * counter(name, row, "add_ns", false), counter(name, row, "add_bytes", false)};
+      all_[compressor] = {1e-9 * counter(name, row, "encode_ns"),
+                          counter(name, row, "encode_bytes"), 1e-9 * counter(name, row, "add_ns"),
+                          counter(name, row, "add_bytes")};
     }
   }
   if (all_.empty()) {
