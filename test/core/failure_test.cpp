@@ -290,6 +290,22 @@ TEST(Failure, NotANumberInASelectionEndsAllRanks) {
   }
 }
 
+TEST(Failure, NotANumberOfAnotherModelKeepsItsWords) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<compose<architecture::all_reduce<>>>(world, memory.tensors(), optimizer_of());
+    if (world.rank() == 1) {
+      engine.fail(std::make_exception_ptr(no_magnitude(1'000'000'000'000)));
+    }
+    engine.average(0);
+  });
+  for (const auto& each : said) {
+    EXPECT_NE(each.find("gradient element 1000000000000 is not a number"), std::string::npos)
+        << each;
+  }
+}
+
 TEST(Failure, ReadyTwiceIsRefused) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());

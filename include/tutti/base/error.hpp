@@ -28,24 +28,25 @@ class disagreement : public usage_error {
   using usage_error::usage_error;
 };
 
-/// A selection has found a NaN. `element` is counted from `chunk_context::drawn_from`, by which an
-/// engine finds the tensor.
+/// A selection has found a NaN. `element` is counted from `chunk_context::drawn_from`. An engine,
+/// which knows the tensor, replaces this error by a usage_error that names it.
 class no_magnitude : public usage_error {
  public:
-  no_magnitude(const std::string& which, std::uint64_t place)
-      : usage_error(which +
-                    " is not a number and has no magnitude to select by. Fix: find the step that "
-                    "diverged; lower the learning rate or clip the gradients"),
-        element(place) {}
+  explicit no_magnitude(std::uint64_t its_element)
+      : usage_error(said_of(sentence({"gradient element ", its_element}))), element(its_element) {}
+
+  static std::string said_of(const std::string& which) {
+    return which +
+           " is not a number and has no magnitude to select by. Fix: find the step that diverged; "
+           "lower the learning rate or clip the gradients";
+  }
 
   std::uint64_t element;
 };
 
 /// Throws the error of a selection that has found a NaN among its elements, on the host or on a
 /// device.
-[[noreturn]] inline void refuse_nan(std::uint64_t element) {
-  throw no_magnitude(sentence({"gradient element ", element}), element);
-}
+[[noreturn]] inline void refuse_nan(std::uint64_t element) { throw no_magnitude(element); }
 
 /// Ranks can no longer work together: one is missing, silent, or declares something else. Every
 /// rank that can still receive messages throws it with the same sentence.

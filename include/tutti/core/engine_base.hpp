@@ -265,21 +265,20 @@ class engine_base {
     try {
       std::rethrow_exception(why);
     } catch (const no_magnitude& found) {
-      const auto name = [this](std::size_t position) {
-        return tensors()[index(plan_.at(position))].name + "'s gradient";
+      const auto said = [this](const std::string& what, std::size_t position) {
+        return std::make_exception_ptr(usage_error(no_magnitude::said_of(
+            what + tensors()[index(plan_.at(position))].name + "'s gradient")));
       };
-      if (found.element >= plan_.elements()) {
-        const chunk& first = plan_.chunks[found.element / plan_.elements() - 1];
-        return std::make_exception_ptr(
-            no_magnitude("an element of the launch that begins with " +
-                             name(plan_.buckets[first.bucket].first_tensor),
-                         found.element));
+      if (found.element < plan_.elements()) {
+        const auto next = std::ranges::upper_bound(plan_.first_element, found.element) - 1;
+        return said(sentence({"element ", found.element - *next, " of "}),
+                    static_cast<std::size_t>(next - plan_.first_element.begin()));
       }
-      const auto next = std::ranges::upper_bound(plan_.first_element, found.element) - 1;
-      return std::make_exception_ptr(no_magnitude(
-          sentence({"element ", found.element - *next, " of ",
-                    name(static_cast<std::size_t>(next - plan_.first_element.begin()))}),
-          found.element));
+      const auto chunk = plan_.elements() == 0 ? 0 : found.element / plan_.elements() - 1;
+      return chunk < plan_.chunks.size()
+                 ? said("an element of the launch that begins with ",
+                        plan_.buckets[plan_.chunks[chunk].bucket].first_tensor)
+                 : why;
     } catch (...) {
       return why;
     }
