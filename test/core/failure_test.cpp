@@ -290,7 +290,7 @@ TEST(Failure, NotANumberInASelectionEndsAllRanks) {
   }
 }
 
-TEST(Failure, NotANumberOfAnotherModelKeepsItsWords) {
+TEST(Failure, NotANumberBeyondTheModelKeepsItsWords) {
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
     auto engine =

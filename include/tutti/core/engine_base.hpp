@@ -258,8 +258,9 @@ class engine_base {
     return all;
   }
 
-  /// Returns the failure with the name of the tensor that holds a NaN. Of a launch that was
-  /// gathered at run time only the first chunk is known here, because on a stream its buffer may
+  /// Returns the failure with the name of the tensor that holds a NaN. Elements of a launch that
+  /// was gathered at run time count from (1 + its first chunk) times the model's elements
+  /// (`fusion_buffers`). Only that chunk is known here, because on a stream the launch's buffer may
   /// have gone to another launch.
   [[gnu::cold]] std::exception_ptr named(std::exception_ptr why) const {
     try {
