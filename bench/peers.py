@@ -25,7 +25,7 @@ from pytorch_throughput import resnet50
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, f"{root}/apps/torch")
 import tutti_torch
-from tutti_torch.building import Build
+from tutti_torch.building import Build, compiled
 
 # DDP rebuilds its buckets at the second step, and PowerSGD's hook compresses from the third.
 warmup = 3
@@ -103,7 +103,7 @@ def sgd(model, lr=0.03, momentum=0.9):
 
 
 class Bare:
-    def build(self):
+    def to_compile(self):
         """Returns the strategy to compile before the run, if there is any."""
 
     def made(self, model):
@@ -155,8 +155,8 @@ class Tutti(Bare):
     def __init__(self, strategy, header=None, options=None, **values):
         self.strategy, self.header, self.options, self.values = strategy, header, options, values
 
-    def build(self):
-        return Build(self.strategy, self.header, self.optimizer)
+    def to_compile(self):
+        return self.strategy, self.header, self.optimizer
 
     def made(self, model):
         trained = tutti_torch.DataParallel(model, self.strategy, header=self.header,
@@ -459,11 +459,11 @@ def compile_strategies(given):
     """Compiles all strategies before the run, so that no rank compiles while another one
     measures."""
     for name, each in chosen(given).items():
-        if (build := each.build()) is not None:
-            if build.built() is None:
-                print(f"peers: compiling {name}, which takes about a minute", file=sys.stderr, flush=True)
+        if (build := each.to_compile()) is not None:
             try:
-                build.module()
+                if Build(*build).built() is None:
+                    print(f"peers: compiling {name}, which takes half a minute", file=sys.stderr, flush=True)
+                compiled(*build)
             except RuntimeError as reason:
                 sys.exit(f"peers: {reason}")
     if blas() == "the reference BLAS":

@@ -1,6 +1,6 @@
 """Tests that a strategy is compiled once, by one rank of a host, until anything that it is made of
-changes. Here a small module is compiled in its place, which has a number from its header, because
-that takes only seconds."""
+changes. Here a small library is compiled in its place, which says a number from its header, because
+that takes only a second."""
 
 import contextlib
 import hashlib
@@ -17,11 +17,8 @@ from tutti_torch import building
 scratch = pathlib.Path(os.environ["TUTTI_TEST_SCRATCH"])
 header = scratch / "mine.hpp"
 building.source = """\
-#include <pybind11/pybind11.h>
 {policies}
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
-  module.attr("says") = {strategy};  // for {arguments}
-}}
+extern "C" int says() {{ return {strategy}; }}  // for {arguments}
 """
 building.include_folders = lambda: [str(scratch / "none")]
 os.environ["TUTTI_CACHE"] = str(scratch / "cache")
@@ -36,7 +33,10 @@ def write(path, text):
 
 
 def build():
-    return building.Build("inner + 1", str(header))
+    """Returns what every rank has asked for before any rank builds it."""
+    asked = building.Build("inner + 1", str(header))
+    dist.barrier()
+    return asked
 
 
 def same_on_every_rank(path):
@@ -53,48 +53,48 @@ def what_does_not_compile_is_told_once():
     """One rank compiles, and every rank reports the error. A changed header is compiled again."""
     write(header, '#include "inner.hpp"\n')
     write(scratch / "inner.hpp", "constexpr int inner = {};;;  nonsense\n")
-    refused("inner + 1 does not compile: ", lambda: build().module())
+    refused("inner + 1 does not compile: ", lambda: build().library())
     assert len(folders()) == 1, f"{folders()}, and one rank builds"
     write(scratch / "inner.hpp",
           'constexpr int inner = 0; static_assert(false, "tutti: it cannot be. Fix: another");\n')
-    refused("tutti: it cannot be. Fix: another", lambda: build().module())
+    refused("tutti: it cannot be. Fix: another", lambda: build().library())
 
 
 def what_does_not_load_is_told_once():
     before = len(folders())
     write(scratch / "inner.hpp", "extern const int inner;\n")
-    said = refused("inner + 1 compiles but does not load: ", lambda: build().module())
+    said = refused("inner + 1 compiles but does not load: ", lambda: build().library())
     assert "undefined symbol: inner" in said, said
     assert len(folders()) == before + 1, f"{folders()}, and one rank builds"
 
 
 def one_rank_builds():
     write(scratch / "inner.hpp", "constexpr int inner = 1;\n")
-    module = build().module()
-    assert module.says == 2
-    assert same_on_every_rank(module.__file__)
-    assert folders() == [pathlib.Path(module.__file__).parent]
+    library = build().library()
+    assert library.says() == 2
+    assert same_on_every_rank(library._name)
+    assert folders() == [pathlib.Path(library._name).parent]
 
 
 def an_edit_of_any_header_builds_again():
     """The edited header is one that the user's header includes. Its length and its time of
     modification stay."""
     inner = scratch / "inner.hpp"
-    before = build().module().__file__
-    assert build().module().__file__ == before
+    before = build().library()._name
+    assert build().library()._name == before
     times = inner.stat()
     write(inner, "constexpr int inner = 7;\n")
     os.utime(inner, ns=(times.st_atime_ns, times.st_mtime_ns))
-    module = build().module()
-    assert module.says == 8 and module.__file__ != before
-    assert same_on_every_rank(module.__file__)
-    assert folders() == [pathlib.Path(module.__file__).parent]
-    assert build().module().__file__ == module.__file__
+    library = build().library()
+    assert library.says() == 8 and library._name != before
+    assert same_on_every_rank(library._name)
+    assert folders() == [pathlib.Path(library._name).parent]
+    assert build().library()._name == library._name
 
 
 def what_is_built_is_what_was_asked_for():
-    """Each combination of text, compiler, flags and torch's version has a folder of its own, which
-    is found again."""
+    """Each combination of text, compiler, flags and torch's layout of strings has a folder of its
+    own, which is found again. Another version of torch needs only another binding to torch."""
     compiler = scratch / f"compiler.{rank}"
     compiler.write_text("#!/bin/sh\necho another\n")
     compiler.chmod(0o755)
@@ -109,9 +109,14 @@ def what_is_built_is_what_was_asked_for():
     known = [name(), name("inner + 2", str(header)), name("inner + 1", str(scratch / "inner.hpp")),
              name("inner + 1", None), name("inner + 1", str(header), "optimizer::sgd"),
              name(CXXFLAGS="-O1"), name(CXX=str(compiler)), name(TUTTI_MPICXX=str(compiler))]
-    version = torch.__version__
-    torch.__version__ = "0.1"
+    layout = torch._C._GLIBCXX_USE_CXX11_ABI
+    torch._C._GLIBCXX_USE_CXX11_ABI = not layout
     known.append(name())
+    torch._C._GLIBCXX_USE_CXX11_ABI = layout
+    version, bound = torch.__version__, building.Binding().folder
+    torch.__version__ = "0.1"
+    assert name() == known[0]
+    known += [bound, building.Binding().folder]
     torch.__version__ = version
     compiler.write_text("#!/bin/sh\necho one more\n")
     known += [name(CXX=str(compiler)), name(TUTTI_MPICXX=str(compiler))]
@@ -127,7 +132,7 @@ def a_compiler_that_says_nothing():
     compiler.write_text('#!/bin/sh\ncase "$*" in *version*|-v) echo gcc version 12 ;; *) exit 1 ;; esac\n')
     compiler.chmod(0o755)
     os.environ["CXX"] = str(compiler)
-    refused(f"Fix: let {compiler} be a C++20 compiler", lambda: build().module())
+    refused(f"Fix: let {compiler} be a C++20 compiler", lambda: build().library())
     os.environ["CXX"] = known
 
 

@@ -3,7 +3,7 @@
 import sys
 
 import laws
-from tutti_torch.building import Build
+from tutti_torch.building import compiled
 
 strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": laws.remembering,
             "late": laws.late,
@@ -11,4 +11,4 @@ strategy = {"dense": {"strategy": laws.dense, "header": None}, "remembering": la
             "crossing": {"strategy": laws.crossing, "header": None, "optimizer": "optimizer::sgd"},
             "momenta": {"strategy": laws.momenta, "header": None,
                         "optimizer": "optimizer::one_bit_adam"}}
-Build(**strategy[sys.argv[1]], place=laws.place).module()
+compiled(**strategy[sys.argv[1]], place=laws.place)

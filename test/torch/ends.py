@@ -8,7 +8,7 @@ import time
 import torch
 
 import tutti_torch
-from tutti_torch.building import Build
+from tutti_torch.building import compiled
 
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 limit = 30.0
@@ -32,7 +32,7 @@ def speak_meanwhile(name):
         time.sleep(0.01)
 
 
-Build("strategies::Horovod", None).module()
+compiled("strategies::Horovod")
 speak_meanwhile("while MPI begins")
 model = tutti_torch.DataParallel(torch.nn.Linear(3, 2), "strategies::Horovod")
 model(torch.ones(1, 3)).sum().backward()

@@ -1,6 +1,8 @@
-"""Compiles a strategy with torch's extension builder, and keeps the result in a cache."""
+"""Compiles the binding to torch, once, and each strategy, and keeps the results in a cache."""
 
+import concurrent.futures
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import importlib.util
@@ -27,11 +29,21 @@ source = """\
 
 using namespace tutti;
 using Trained = std::type_identity_t<{strategy}>;
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
-  tutti_torch::bind<tutti_torch::{place}, {arguments}>(module);
+extern "C" tutti_torch::trainer<tutti_torch::{place}::queue>* tutti_torch_trainer(
+    const tutti_torch::request& asked) {{
+  return new tutti_torch::trainer_of<tutti_torch::{place}, {arguments}>(asked);
 }}
 """
+binding = """\
+#include <{memory}.hpp>
+#include <tutti_torch/binding.hpp>
 
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
+  tutti_torch::bind<{queue}>(module);
+}}
+"""
+places = {"on_host": {"memory": "tutti/adapter/torch_memory", "queue": "tutti::inline_queue"},
+          "on_cuda": {"memory": "tutti/adapter/torch_cuda", "queue": "tutti::cuda::stream"}}
 
 roles = ("architecture", "collective", "compression", "coordination", "fusion", "partition",
          "schedule")
@@ -64,6 +76,11 @@ def digest(path: str) -> str:
     return ""
 
 
+def headers_in(rule: pathlib.Path) -> list[str]:
+    """Returns the files that a compiler has read, from the rule for make that it has written."""
+    return rule.read_text().replace("\\\n", " ").split(": ", 1)[1].split()
+
+
 def sentence_of(strategy: str, output: str) -> str:
     """Returns a compiler's output as one sentence: a static assertion of tutti's, or the first
     error."""
@@ -83,6 +100,7 @@ class Kept:
     process dies."""
 
     def __init__(self, *key):
+        self.asked_for = time.time()
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
         cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
         self.folder = pathlib.Path(cache) / self.name
@@ -96,12 +114,11 @@ class Kept:
     def used_by(self, use):
         """Returns `use(path)` for the product, which is built first if necessary. One rank of a
         host builds, and the others wait."""
-        began = time.time()
         with open(self.folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             path = self.built()
             if path is None:
-                self.refuse_again(since=began)
+                self.refuse_again()
                 path = self.build()
             return use(path)
 
@@ -126,16 +143,34 @@ class Kept:
                 shutil.rmtree(other)  # processes that have loaded it keep it
         return file
 
-    def refuse_again(self, since: float) -> None:
-        """Raises the error of another rank's build that failed while this one waited for the
-        lock."""
+    def refuse_again(self) -> None:
+        """Raises the error of another rank's build that has failed since this one was asked for."""
         refusal = self.folder / "refused"
-        if refusal.exists() and refusal.stat().st_mtime >= since:
+        if refusal.exists() and refusal.stat().st_mtime >= self.asked_for:
             raise RuntimeError(refusal.read_text())
 
     def refuse(self, sentence: str) -> NoReturn:
         (self.folder / "refused").write_text(sentence)
         raise RuntimeError(sentence) from None
+
+
+class Compiler:
+    """The compiler of C++, and its flags for code that runs beside this torch."""
+
+    def __init__(self, toolkit: Toolkit | None):
+        mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
+        self.folders = include_folders()
+        self.command = shlex.split(os.environ.get("CXX", "c++"))
+        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
+                      "-DOMPI_SKIP_MPICXX",
+                      *shlex.split(answer_of(mpi, "--showme:compile")),
+                      *(toolkit.flags if toolkit else ()),
+                      *shlex.split(os.environ.get("CXXFLAGS", ""))]
+        self.links = [*shlex.split(answer_of(mpi, "--showme:link")),
+                      *(toolkit.links if toolkit else ())]
+        self.abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+        self.key = (self.folders, self.command, answer_of(*self.command, "--version"), self.flags,
+                    self.links, self.abi)
 
 
 class Kernels(Kept):
@@ -156,41 +191,19 @@ class Kernels(Kept):
             said = " ".join((done.stderr + done.stdout).split())[:300]
             self.refuse(f"tutti's kernels do not compile: {said}. Fix: install CUDA 13's toolkit, and "
                         "set NVCC_CCBIN to a host compiler that it supports")
-        return made, told.read_text().replace("\\\n", " ").split(": ", 1)[1].split()
+        return made, headers_in(told)
 
 
-class Build(Kept):
-    """The compiled module for one strategy, one optimizer, one place of tensors and one
-    compiler."""
+class Binding(Kept):
+    """The Python module of torch models, which works with every strategy. torch's extension builder
+    builds it."""
 
-    def __init__(self, strategy: str, header: str | None, optimizer: str | None = None,
-                 place: str = "on_host"):
-        self.strategy = strategy
-        self.folders = include_folders()
-        self.toolkit = Toolkit() if place == "on_cuda" else None
-        headers = pathlib.Path(self.folders[0])
-        policies = [f"#include <{each.relative_to(headers)}>" for role in roles
-                    for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
-        if header:
-            if not os.path.isfile(header):
-                raise RuntimeError(f"there is no file {header} to declare {strategy}. "
-                                   "Fix: header=the path of a C++ file")
-            policies.append(f'#include "{os.path.abspath(header)}"')
-        self.text = source.format(policies="\n".join(policies), strategy=strategy, place=place,
-                                  arguments=", ".join(filter(None, ("Trained", optimizer))))
-        compiler = os.environ.get("CXX", "c++")
-        mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
-        self.flags = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
-                      "-DOMPI_SKIP_MPICXX",
-                      *shlex.split(answer_of(mpi, "--showme:compile")),
-                      *(self.toolkit.flags if self.toolkit else ()),
-                      *shlex.split(os.environ.get("CXXFLAGS", ""))]
-        self.links = [*shlex.split(answer_of(mpi, "--showme:link")),
-                      *(self.toolkit.links if self.toolkit else ())]
-        super().__init__(self.text, self.folders, compiler, answer_of(compiler, "--version"),
-                         self.flags, self.links, torch.__version__,
-                         torch._C._GLIBCXX_USE_CXX11_ABI,
-                         self.toolkit.kernel_flags if self.toolkit else [])
+    def __init__(self, place: str = "on_host"):
+        toolkit = Toolkit() if place == "on_cuda" else None
+        self.text = binding.format(**places[place])
+        self.compiler = Compiler(toolkit)
+        self.links = [*self.compiler.links, *(toolkit.torch_links if toolkit else ())]
+        super().__init__(self.text, self.compiler.key, self.links, torch.__version__)
 
     def module(self):
         """Returns the module, loaded into this process."""
@@ -204,17 +217,6 @@ class Build(Kept):
         return module
 
     def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
-        if self.toolkit is None:
-            return self.compile_with(folder, [])
-        kernels = Kernels(self.toolkit, self.folders)
-        try:
-            kernels.used_by(lambda path: shutil.copy(path, folder))
-        except RuntimeError as reason:
-            self.refuse(str(reason))
-        file, headers = self.compile_with(folder, [str(folder / "kernels.o")])
-        return file, [*headers, *json.loads((kernels.folder / "built.json").read_text())["headers"]]
-
-    def compile_with(self, folder: pathlib.Path, objects: list[str]) -> tuple[str, list[str]]:
         from torch.utils import cpp_extension  # imported late: it looks for CUDA and prints
 
         try:
@@ -226,13 +228,78 @@ class Build(Kept):
         try:
             module = cpp_extension.load(  # one name may be loaded only once in a process
                 f"{self.name}_{folder.name}", [str(folder / "module.cpp")],
-                extra_cflags=self.flags, extra_ldflags=[*objects, *self.links],
-                extra_include_paths=self.folders, build_directory=str(folder),
+                extra_cflags=self.compiler.flags, extra_ldflags=self.links,
+                extra_include_paths=self.compiler.folders, build_directory=str(folder),
                 with_cuda=False).__file__
-        except RuntimeError as reason:
-            self.refuse(sentence_of(self.strategy, str(reason)))
-        except ImportError as reason:
-            self.refuse(f"{self.strategy} compiles but does not load: {reason}. "
-                        "Fix: define in the header what it declares")
+        except (RuntimeError, ImportError) as reason:
+            self.refuse(sentence_of("tutti's binding to torch", str(reason)))
         told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
         return module, [path.strip() for path in told if path.startswith("    ")]
+
+
+class Build(Kept):
+    """A strategy's library, for one optimizer, one place of tensors and one compiler. It is
+    compiled without torch's headers."""
+
+    def __init__(self, strategy: str, header: str | None, optimizer: str | None = None,
+                 place: str = "on_host"):
+        self.strategy = strategy
+        self.toolkit = Toolkit() if place == "on_cuda" else None
+        self.compiler = Compiler(self.toolkit)
+        headers = pathlib.Path(self.compiler.folders[0])
+        policies = [f"#include <{each.relative_to(headers)}>" for role in roles
+                    for each in sorted(headers.glob(f"tutti/{role}/*.hpp"))]
+        if header:
+            if not os.path.isfile(header):
+                raise RuntimeError(f"there is no file {header} to declare {strategy}. "
+                                   "Fix: header=the path of a C++ file")
+            policies.append(f'#include "{os.path.abspath(header)}"')
+        self.text = source.format(policies="\n".join(policies), strategy=strategy, place=place,
+                                  arguments=", ".join(filter(None, ("Trained", optimizer))))
+        super().__init__(self.text, self.compiler.key,
+                         self.toolkit.kernel_flags if self.toolkit else [])
+
+    def library(self) -> ctypes.CDLL:
+        """Returns the library, loaded into this process."""
+        return self.used_by(ctypes.CDLL)
+
+    def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
+        if self.toolkit is None:
+            return self.compile_with(folder, [])
+        kernels = Kernels(self.toolkit, self.compiler.folders)
+        try:
+            kernels.used_by(lambda path: shutil.copy(path, folder))
+        except RuntimeError as reason:
+            self.refuse(str(reason))
+        file, headers = self.compile_with(folder, [str(folder / "kernels.o")])
+        return file, [*headers, *json.loads((kernels.folder / "built.json").read_text())["headers"]]
+
+    def compile_with(self, folder: pathlib.Path, objects: list[str]) -> tuple[str, list[str]]:
+        written, made, told = (str(folder / f"{self.name}.{each}") for each in ("cpp", "so", "d"))
+        pathlib.Path(written).write_text(self.text)
+        done = subprocess.run(
+            [*self.compiler.command, *self.compiler.flags,
+             f"-D_GLIBCXX_USE_CXX11_ABI={self.compiler.abi}",
+             *(f"-I{each}" for each in self.compiler.folders), "-shared", "-fPIC", written, "-o", made,
+             "-MD", "-MF", told, *objects, *self.compiler.links],
+            capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.refuse(sentence_of(self.strategy, done.stderr + done.stdout or
+                                    f"the compiler ends with status {done.returncode}"))
+        try:
+            ctypes.CDLL(made)
+        except OSError as reason:
+            self.refuse(f"{self.strategy} compiles but does not load: {reason}. "
+                        "Fix: define in the header what it declares")
+        return made, headers_in(pathlib.Path(told))
+
+
+def compiled(strategy: str, header: str | None = None, optimizer: str | None = None,
+             place: str = "on_host"):
+    """Returns the binding to torch, and the address of the strategy's function for it. Where
+    neither has been built yet, both are built at once."""
+    its, bound = Build(strategy, header, optimizer, place), Binding(place)
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        module = beside.submit(bound.module)
+        function = its.library().tutti_torch_trainer
+        return module.result(), ctypes.cast(function, ctypes.c_void_p).value

@@ -1,38 +1,25 @@
 #pragma once
 
-#include <vector>
-
-#include "tutti/adapter/torch.hpp"
-#include "tutti/adapter/torch_cuda.hpp"
 #include "tutti/base/cuda/error.hpp"
 #include "tutti/transport/mpi.hpp"
 #include "tutti/transport/nccl.hpp"
-#include "tutti_torch/binding.hpp"
+#include "tutti_torch/trainer_of.hpp"
 
 namespace tutti_torch {
 
-/// The transports of a model on a GPU, the GPU of its first parameter that lies on one. NCCL
-/// carries gradients. MPI, which need not support GPUs, carries the rest. It has run only on one
-/// GPU that two ranks shared.
+/// The transports of a model on a GPU. NCCL carries gradients. MPI, which need not support GPUs,
+/// carries the rest. It has run only on one GPU that two ranks shared.
 class on_cuda {
  public:
   using transport = tutti::transport::nccl<tutti::transport::mpi>;
-  explicit on_cuda(const std::vector<tutti::adapter::named_parameter>& parameters)
-      : world_(made(carrier_, parameters)) {}
+  using queue = transport::queue_type;
+  explicit on_cuda(int device) : world_(made(carrier_, device)) {}
 
   transport& world() { return world_; }
   tutti::transport::mpi& beside() { return beside_; }
 
  private:
-  static transport made(tutti::transport::mpi& carrier,
-                        const std::vector<tutti::adapter::named_parameter>& parameters) {
-    int device = 0;
-    for (const auto& each : parameters) {
-      if (each.value.is_cuda()) {
-        device = each.value.get_device();
-        break;
-      }
-    }
+  static transport made(tutti::transport::mpi& carrier, int device) {
     const tutti::cuda::on_device here(device);
     return transport(carrier);
   }

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <vector>
-
-#include "tutti/adapter/torch.hpp"
 #include "tutti/transport/mpi.hpp"
-#include "tutti_torch/binding.hpp"
+#include "tutti_torch/trainer_of.hpp"
 
 namespace tutti_torch {
 
@@ -12,7 +9,8 @@ namespace tutti_torch {
 class on_host {
  public:
   using transport = tutti::transport::mpi;
-  explicit on_host(const std::vector<tutti::adapter::named_parameter>&) {}
+  using queue = transport::queue_type;
+  explicit on_host(int) {}
 
   transport& world() { return world_; }
   transport& beside() { return beside_; }

@@ -10,23 +10,24 @@ import weakref
 
 import torch
 
-from .building import Build
+from .building import compiled
 from .optimizer import Optimizer, on_its_way
 
-_modules = {}  # compiled modules by strategy, header, optimizer and place
+_known = {}  # what is compiled, by strategy, header, optimizer and place
 _session = None  # keeps MPI running, from the first model to the process's end
 _models = weakref.WeakSet()
 
 
 def _compiled(*build):
     global _session
-    if build not in _modules:
-        _modules[build] = Build(*build).module()
+    if build not in _known:
+        _known[build] = compiled(*build)
+    binding, strategy = _known[build]
     if _session is None:
-        _session = _modules[build].Session()
+        _session = binding.Session()
         atexit.register(_end)
     _expect_company(_session.processes)
-    return _modules[build]
+    return binding, strategy
 
 
 def _place_of(parameters) -> str:
@@ -94,7 +95,7 @@ class DataParallel(torch.nn.Module):
 
     `strategy` is a C++ type: one of tutti's, as "strategies::Horovod", a composition, as
     "compose<compression::top_k>", or a type of the C++ file `header`. It is compiled when it is
-    first asked for, in about a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` sets
+    first asked for, in about half a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` sets
     options of its policies: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
 
     All ranks start with rank 0's parameters and buffers. Rank 0's buffers are sent again before
@@ -150,9 +151,10 @@ class DataParallel(torch.nn.Module):
         self._scaler = scaler
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
-        compiled = _compiled(strategy, header, its.type if its else None, _place_of(parameters))
-        self._trainer = compiled.Trainer(parameters, self._options, find_unused_parameters,
-                                         its.values() if its else {})
+        binding, trained = _compiled(strategy, header, its.type if its else None,
+                                     _place_of(parameters))
+        self._trainer = binding.Model(trained, parameters, self._options, find_unused_parameters,
+                                     its.values() if its else {})
         _models.add(self)
         self.rank = self._trainer.rank
         self.workers = self._trainer.workers

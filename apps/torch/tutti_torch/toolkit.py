@@ -29,8 +29,8 @@ class Toolkit:
         cudart = next((each for each in (self.home / "lib64", self.home / "lib")
                        if each.is_dir()), self.home)
         self.flags = ["-isystem", str(self.home / "include"), "-isystem", str(header)]
-        self.links = [f"-L{pytorch}", "-lc10_cuda", "-ltorch_cuda", f"-L{cudart}", "-lcudart",
-                      str(library), f"-Wl,-rpath,{library.parent}"]
+        self.torch_links = [f"-L{pytorch}", "-lc10_cuda", "-ltorch_cuda"]
+        self.links = [f"-L{cudart}", "-lcudart", str(library), f"-Wl,-rpath,{library.parent}"]
         self.kernel_flags = [
             "-std=c++20", "-O3", "--extended-lambda", "--expt-relaxed-constexpr", "--fmad=false",
             "-Xcompiler=-fPIC,-ffp-contract=off,-fno-math-errno",

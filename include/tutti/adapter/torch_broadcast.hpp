@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/adapter/side_channel.hpp"
 #include "tutti/adapter/torch_memory.hpp"
+#include "tutti/adapter/trainer.hpp"
 
 namespace tutti::adapter::detail {
 
@@ -35,25 +35,24 @@ inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into)
 
 /// Broadcasts values that lie all on the host, or all on one device. A device's bytes pass through
 /// host memory in one copy.
-template <class Beside>
-void broadcast_packed(side_channel<Beside>& beside, const std::vector<at::Tensor>& values, int rank,
-                      int root) {
+template <class Queue>
+void broadcast_packed(trainer<Queue>& world, const std::vector<at::Tensor>& values, int root) {
   if (values.empty()) {
     return;
   }
   const at::Tensor bytes = packed(values);
   const at::Tensor on_host = bytes.cpu();
-  beside.broadcast(
+  world.broadcast(
       root, std::as_writable_bytes(std::span(on_host.data_ptr<std::uint8_t>(), on_host.nbytes())));
-  if (rank != root) {
+  if (world.rank() != root) {
     unpack(on_host.to(bytes.device()), values);
   }
 }
 
 /// Copies the values of rank `root` to every rank.
-template <class Beside, class Queue>
-void broadcast(side_channel<Beside>& beside, const torch_memory<Queue>& memory,
-               const std::vector<at::Tensor>& values, int rank, int root) {
+template <class Queue>
+void broadcast(trainer<Queue>& world, const torch_memory<Queue>& memory,
+               const std::vector<at::Tensor>& values, int root) {
   const at::NoGradGuard no_graph;
   std::vector<at::Tensor> of_host;
   std::vector<at::Tensor> of_device;
@@ -65,8 +64,8 @@ void broadcast(side_channel<Beside>& beside, const torch_memory<Queue>& memory,
       of_device.push_back(each);
     }
   }
-  broadcast_packed(beside, of_host, rank, root);
-  broadcast_packed(beside, of_device, rank, root);
+  broadcast_packed(world, of_host, root);
+  broadcast_packed(world, of_device, root);
 }
 
 }  // namespace tutti::adapter::detail

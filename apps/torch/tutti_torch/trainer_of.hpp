@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/adapter/trainer_of.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/memory.hpp"
+#include "tutti/core/engine_options.hpp"
+#include "tutti_torch/named.hpp"
+#include "tutti_torch/trainer.hpp"
+
+namespace tutti_torch {
+
+/// Trains with `Strategy` over transports of its own, and with an optimizer of tutti's or none.
+template <class Transports, class Strategy,
+          class Optimizer =
+              tutti::adapter::left_to_the_user<Strategy, typename Transports::transport>>
+class trainer_of final : private Transports,
+                         public tutti::adapter::trainer_of<Strategy, typename Transports::transport,
+                                                           Optimizer, tutti::transport::mpi,
+                                                           trainer<typename Transports::queue>> {
+  using trained =
+      tutti::adapter::trainer_of<Strategy, typename Transports::transport, Optimizer,
+                                 tutti::transport::mpi, trainer<typename Transports::queue>>;
+
+ public:
+  explicit trainer_of(const request& asked)
+      : trainer_of(asked.device, options_from<Strategy>(asked.options),
+                   optimizer_from<Optimizer>(asked.values, trained::until_scaled())) {}
+
+  void replan(const named_options& given) override {
+    trained::engine().replan(options_from<Strategy>(given));
+  }
+  void change(const named_values& given) override {
+    trained::ask_for(optimizer_from<Optimizer>(given));
+  }
+
+  std::uint64_t steps() override { return trained::engine().steps(); }
+
+  std::vector<std::vector<float>> saved() override {
+    auto& engine = trained::engine();
+    if (engine.servers() > 0) {
+      throw tutti::usage_error(
+          "this strategy's servers hold state that no worker can save. Fix: save only "
+          "model.module");
+    }
+    engine.drain();
+    std::vector<std::vector<float>> all;
+    for (const std::span<float> each : engine.memories()) {
+      const auto values = tutti::host_view(engine.world().queue(), each);
+      all.emplace_back(values.data(), values.data() + values.size());
+    }
+    return all;
+  }
+
+  void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories, float scale,
+              const named_options& was) override {
+    auto& engine = trained::engine();
+    using engine_type = typename trained::engine_type;
+    engine.drain();
+    tutti::expect_goes_on<typename engine_type::architecture, typename engine_type::compression>(
+        options_from<Strategy>(was), engine.asked(), steps);
+    const auto here = engine.memories();
+    bool fits = memories.size() == here.size();
+    for (std::size_t i = 0; fits && i < memories.size(); ++i) {
+      fits = memories[i].size() == here[i].size();
+    }
+    if (!fits) {
+      throw tutti::usage_error(
+          "this state is of another strategy, model or optimizer. Fix: load one that the same ones "
+          "saved, in a job of as many ranks");
+    }
+    if (scale != trained::scale()) {
+      trained::scaled_by(scale);
+    }
+    engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, memories);
+  }
+
+ private:
+  trainer_of(int device, const typename trained::options& set, const Optimizer& values)
+      : Transports(device), trained(Transports::world(), Transports::beside(), set, values) {}
+};
+
+}  // namespace tutti_torch
