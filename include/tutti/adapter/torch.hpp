@@ -55,8 +55,9 @@ template <class Strategy, class Transport,
           optimizer_policy Optimizer = left_to_the_user<Strategy, Transport>,
           class Beside = side_transport<Transport>>
 class data_parallel : public torch_model<typename Transport::queue_type> {
-  using trainer_type = trainer_of<Strategy, Transport, Optimizer, Beside>;
   using model = torch_model<typename Transport::queue_type>;
+  using trainer_type =
+      trainer_of<Strategy, Transport, Optimizer, Beside, typename model::trainer_type>;
 
  public:
   using options = engine_options<Strategy>;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tutti/adapter/torch_memory.hpp"
-#include "tutti/adapter/trainer.hpp"
 
 namespace tutti::adapter::detail {
 
@@ -35,8 +34,8 @@ inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into)
 
 /// Broadcasts values that lie all on the host, or all on one device. A device's bytes pass through
 /// host memory in one copy.
-template <class Queue>
-void broadcast_packed(trainer<Queue>& world, const std::vector<at::Tensor>& values, int root) {
+template <class Trainer>
+void broadcast_packed(Trainer& world, const std::vector<at::Tensor>& values, int root) {
   if (values.empty()) {
     return;
   }
@@ -50,8 +49,8 @@ void broadcast_packed(trainer<Queue>& world, const std::vector<at::Tensor>& valu
 }
 
 /// Copies the values of rank `root` to every rank.
-template <class Queue>
-void broadcast(trainer<Queue>& world, const torch_memory<Queue>& memory,
+template <class Trainer, class Queue>
+void broadcast(Trainer& world, const torch_memory<Queue>& memory,
                const std::vector<at::Tensor>& values, int root) {
   const at::NoGradGuard no_graph;
   std::vector<at::Tensor> of_host;

@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -64,10 +65,15 @@ class torch_model {
   static constexpr bool on_device = has_own_memory<Queue>;
 
  public:
+  /// What trains it, on torch's streams.
+  using trainer_type =
+      trainer<Queue,
+              std::remove_reference_t<decltype(std::declval<torch_memory<Queue>&>().current())>>;
+
   /// `parameters` are in the order in which the forward pass uses them. Those of rank 0 are copied
   /// to every rank; a parameter that requires no gradient is then left alone. Every rank must
   /// construct this with the same model. `trained_by` must not have been started.
-  torch_model(std::unique_ptr<trainer<Queue>> trained_by, std::vector<named_parameter> parameters,
+  torch_model(std::unique_ptr<trainer_type> trained_by, std::vector<named_parameter> parameters,
               unused_parameters unused = {})
       : is_(trained_by->properties()),
         unused_(unused),
@@ -277,7 +283,7 @@ class torch_model {
   /// Reports that this rank cannot go on. Every wait on every rank then ends with the message of
   /// `why`.
   void fail(std::exception_ptr why) { trainer_->fail(std::move(why)); }
-  trainer<Queue>& trained_by() { return *trainer_; }
+  trainer_type& trained_by() { return *trainer_; }
 
  private:
   struct entry {
@@ -677,7 +683,7 @@ class torch_model {
   detail::hidden_infinities<Queue> infinities_{};
   std::map<at::ScalarType, at::Tensor> arenas_;
   std::vector<std::pair<std::shared_ptr<::torch::autograd::Node>, std::uintptr_t>> hooked_;
-  std::unique_ptr<trainer<Queue>> trainer_;
+  std::unique_ptr<trainer_type> trainer_;
   bool hides_infinities_ = false;  ///< a residual would keep one, or a mean may not show it
   std::uint32_t skipped_ = 0;      ///< the trainer's count of skipped steps before this pass
   bool averages_ = true;

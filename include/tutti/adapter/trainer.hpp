@@ -24,12 +24,15 @@ struct strategy_properties {
 /// What trains a model behind a framework's adapter: an engine of some strategy, and a channel for
 /// small messages beside its gradients. The adapter is compiled once and works with every strategy;
 /// a strategy is compiled without the framework's headers, which take longer than the strategy
-/// itself (adapter/trainer_of.hpp). `Queue` orders the work on the model's memory.
+/// itself (adapter/trainer_of.hpp). `Queue` orders the engine's work on the model's memory, and
+/// `Stream` the framework's.
 /// Errors: usage_error and communication_error, thrown by any function.
 /// Cost: a virtual call in each function.
-template <class Queue>
+template <class Queue, class Stream = Queue>
 class trainer {
  public:
+  using stream_type = Stream;
+
   trainer() = default;
   trainer(const trainer&) = delete;
   trainer& operator=(const trainer&) = delete;
@@ -56,13 +59,13 @@ class trainer {
   // ---- a step
 
   /// Reports that a gradient is final once the work that `stream` has so far is done.
-  virtual void ready(tensor_id id, Queue& stream) = 0;
+  virtual void ready(tensor_id id, Stream& stream) = 0;
   /// Reports that a tensor has no gradient in this pass.
   virtual void absent(tensor_id id) = 0;
   /// Returns when every tensor has arrived.
   virtual void wait() = 0;
   /// Makes whatever is enqueued on `stream` from now on see the tensor current.
-  virtual void wait(tensor_id id, Queue& stream) = 0;
+  virtual void wait(tensor_id id, Stream& stream) = 0;
   /// Waits until no gradient is on its way, also where means arrive a step late.
   virtual void drain() = 0;
 

@@ -83,6 +83,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   using compression = typename types::compression;
   using architecture = typename types::architecture;
   using queue_type = typename Transport::queue_type;
+  using stream_type = typename Face::stream_type;
   static constexpr bool on_device = has_own_memory<queue_type>;
   static constexpr bool updates = !facts::leaves_means<Optimizer>;
   static constexpr bool restores = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
@@ -133,10 +134,10 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   void serve() final { engine_->serve(); }
   void fail(std::exception_ptr why) final { engine_->fail(std::move(why)); }
 
-  void ready(tensor_id id, queue_type& stream) final { engine_->ready(id, stream); }
+  void ready(tensor_id id, stream_type& stream) final { engine_->ready(id, stream); }
   void absent(tensor_id id) final { engine_->absent(id); }
   void wait() final { engine_->wait(); }
-  void wait(tensor_id id, queue_type& stream) final { engine_->wait(id, stream); }
+  void wait(tensor_id id, stream_type& stream) final { engine_->wait(id, stream); }
   void drain() final { engine_->drain(); }
 
   bool remembers() final {
