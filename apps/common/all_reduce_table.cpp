@@ -1,5 +1,6 @@
 #include "common/all_reduce_table.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -23,14 +24,27 @@ constexpr const char* fix =
   throw flag_error("--all-reduce-table " + file + " " + why + fix);
 }
 
+[[noreturn]] void refuse_counter(const std::string& file, const char* name) {
+  refuse(file, std::string("has a row whose '") + name + "' is missing or invalid");
+}
+
 /// Returns the counter `name` of a row. Throws flag_error unless it is above 0.
 double counter(const std::string& file, const nlohmann::json& row, const char* name) {
   const auto found = row.find(name);
   const double value = found != row.end() && found->is_number() ? found->get<double>() : 0;
   if (!(value > 0) || !(value < 1e15)) {
-    refuse(file, std::string("has a row whose '") + name + "' is missing or invalid");
+    refuse_counter(file, name);
   }
   return value;
+}
+
+/// Returns a counter that counts something. Throws flag_error unless it is a whole number above 0.
+std::size_t whole_counter(const std::string& file, const nlohmann::json& row, const char* name) {
+  const double value = counter(file, row, name);
+  if (value != std::floor(value)) {
+    refuse_counter(file, name);
+  }
+  return static_cast<std::size_t>(value);
 }
 
 /// Returns what a row measured: a size in elements, an algorithm with its shards, and the seconds.
@@ -46,13 +60,13 @@ tf_reduction::measured entry(const std::string& file, const nlohmann::json& row)
   if (tf_reduction::written(its) != way) {
     refuse(file, "has a row of '" + way + "', which is not an all-reduce");
   }
-  return {static_cast<std::size_t>(counter(file, row, "elements")), its.algorithm, its.shards,
+  return {whole_counter(file, row, "elements"), its.algorithm, its.shards,
           counter(file, row, "seconds")};
 }
 
 }  // namespace
 
-tf_reduction::options of_all_reduce_table(const std::string& file, const std::string& ranks) {
+tf_reduction::options of_all_reduce_table(const std::string& file, const std::vector<int>& ranks) {
   std::ifstream in(file);
   if (!in || std::filesystem::is_directory(file)) {
     refuse(file, "is not a readable file");
@@ -67,9 +81,12 @@ tf_reduction::options of_all_reduce_table(const std::string& file, const std::st
     };
     if (text("run_name").starts_with("all_reduce_spec/") && text("run_type") == "iteration") {
       table.push_back(entry(file, row));
-      const auto its = std::to_string(static_cast<std::size_t>(counter(file, row, "ranks")));
-      if (its != ranks) {
-        refuse(file, "has a row measured with " + its + " ranks, not with " + ranks);
+      const std::size_t its = whole_counter(file, row, "ranks");
+      for (const int wanted : ranks) {
+        if (its != static_cast<std::size_t>(wanted)) {
+          refuse(file, "has a row measured with " + std::to_string(its) + " ranks, not with " +
+                           std::to_string(wanted));
+        }
       }
     }
   }

@@ -12,6 +12,7 @@
 
 #include "common/all_reduce_table.hpp"
 #include "common/launcher.hpp"
+#include "common/lists.hpp"
 #include "common/nearest.hpp"
 #include "common/output.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
@@ -362,9 +363,9 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
     return;
   }
   const std::string& said = by_table ? into.all_reduce_table : into.all_reduce_spec;
-  const std::string ranks = reader == app::compare
-                                ? into.rank_counts
-                                : std::to_string(uses_mpi(into) ? launched() : into.workers());
+  const std::vector<int> ranks = reader == app::compare
+                                     ? worker_counts(into.rank_counts)
+                                     : std::vector{uses_mpi(into) ? launched() : into.workers()};
   const std::string wanted(tutti::strategies::TFReplicated::name);
   std::string& chosen = reader == app::train ? into.strategy : into.strategies;
   const bool named = !values["strategy"].defaulted() || values.count("kvstore") > 0;

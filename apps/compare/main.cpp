@@ -1,7 +1,6 @@
 // Compares strategies x models x workers x links, and sets each row beside the bound that its
 // architecture cannot beat on that network.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "common/launcher.hpp"
+#include "common/lists.hpp"
 #include "common/names.hpp"
 #include "common/nearest.hpp"
 #include "common/on_processes.hpp"
@@ -31,16 +31,6 @@ namespace compare {
 
 namespace {
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 constexpr std::string_view baseline = "Dense16";
 
 /// Returns the strategies of the table. The 16-bit dense baseline is always among them.
@@ -55,7 +45,7 @@ std::vector<contender> contenders(const common::job& asked) {
     std::ranges::copy_if(registry(), std::back_inserter(chosen),
                          [](const contender& each) { return each.in == listed::always; });
   } else {
-    for (const auto& wanted : split(asked.strategies)) {
+    for (const auto& wanted : common::split(asked.strategies)) {
       std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
                             add);
     }
@@ -64,30 +54,14 @@ std::vector<contender> contenders(const common::job& asked) {
   return chosen;
 }
 
-std::vector<int> worker_counts(const common::job& asked) {
-  std::vector<int> counts;
-  for (const auto& text : split(asked.rank_counts)) {
-    int count = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (status != std::errc{} || end != text.data() + text.size() || count < 1 ||
-        count > 1'000'000) {
-      throw common::flag_error(
-          "--ranks " + text +
-          " is not a number of workers. Fix: from 1 to 1000000, as 4 or 4,8,16");
-    }
-    counts.push_back(count);
-  }
-  return counts;
-}
-
 std::vector<place> places(const common::job& asked) {
   std::vector<place> all;
   for (const auto& name :
-       asked.networks.empty() ? std::vector<std::string>() : split(asked.networks)) {
+       asked.networks.empty() ? std::vector<std::string>() : common::split(asked.networks)) {
     all.push_back(find_network(name));
   }
   const bool neither = asked.networks.empty() && asked.links.empty();
-  for (const auto& text : split(neither ? "10Gbit/50us" : asked.links)) {
+  for (const auto& text : common::split(neither ? "10Gbit/50us" : asked.links)) {
     if (!text.empty()) {
       all.push_back(parse_link(text));
     }
@@ -332,7 +306,7 @@ void run(const common::job& asked) {
   auto all = contenders(asked);
   check_policy_flags(asked, all);
   const auto where = places(asked);
-  const auto counts = worker_counts(asked);
+  const auto counts = common::worker_counts(asked.rank_counts);
   check_workers_are_alike(asked, *std::ranges::max_element(counts));
   leave_to_few_workers(all, asked, *std::ranges::max_element(counts));
   for (const auto& file : {asked.json, asked.csv}) {
@@ -375,7 +349,7 @@ void run(const common::job& asked) {
   const earlier before(asked.resume);
   std::vector<row> rows;
   std::vector<models::replayed> networks;
-  for (const auto& name : split(asked.models)) {
+  for (const auto& name : common::split(asked.models)) {
     networks.push_back(models::replay(name));
   }
   for (const auto& model : networks) {

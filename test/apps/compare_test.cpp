@@ -448,7 +448,8 @@ TEST_F(Compare, SaysWhichSizesWentWhichWay) {
 }
 
 /// Returns a row as bench-collectives writes it.
-nlohmann::json all_reduce_row(const std::string& way, int elements, double seconds, int ranks = 4) {
+nlohmann::json all_reduce_row(const std::string& way, double elements, double seconds,
+                              double ranks = 4) {
   return {{"run_name", "all_reduce_spec/" + way + "/ranks:4"},
           {"run_type", "iteration"},
           {"label", way},
@@ -473,9 +474,9 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
       ". Fix: a file of bench-collectives --benchmark_filter=all_reduce_spec --benchmark_out=FILE";
   for (const char* ranks : {"8", "4,8"}) {
     compare_refuses(asked + " --ranks " + ranks,
-                    its + "has a row measured with 4 ranks, not with " + ranks + fix);
+                    its + "has a row measured with 4 ranks, not with 8" + fix);
   }
-  const auto got = compare(asked);
+  const auto got = compare(asked + " --ranks 04,4");
   EXPECT_EQ(got.status, 0) << got.err;
   EXPECT_NE(got.out.find("\n  pscpu#2: 107 chunks of 16 to 1000 elements\n"
                          "  xring: 51 chunks of 1280 to 1280000 elements\n"),
@@ -489,6 +490,8 @@ TEST_F(Compare, TakesTheFastestOfAMeasuredTable) {
             "has a row of 'nccl:1k:xring', which is not an all-reduce"},
            {all_reduce_row("nccl", 4, 0), "has a row whose 'seconds' is missing or invalid"},
            {all_reduce_row("nccl", -4, 1), "has a row whose 'elements' is missing or invalid"},
+           {all_reduce_row("nccl", 4.5, 1), "has a row whose 'elements' is missing or invalid"},
+           {all_reduce_row("nccl", 4, 1, 4.7), "has a row whose 'ranks' is missing or invalid"},
            {all_reduce_row("nccl", 4, 1, 2), "has a row measured with 2 ranks, not with 4"}}) {
     last = row;
     write(table);
