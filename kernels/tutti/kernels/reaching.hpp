@@ -66,13 +66,13 @@ inline std::size_t count_reaching(std::span<const float> input, float magnitude)
   return count;
 }
 
-/// Returns the k-th largest magnitude, or the least positive float if that is 0. If at least k
-/// elements reach the floor that a sample suggests, only those are counted, otherwise all.
+/// Returns the k-th largest magnitude, or the least positive float if that is 0. If a sample
+/// suggests a floor and at least k elements reach it, only those are counted, otherwise all.
 inline float kth_magnitude(std::span<const float> input, std::size_t k) {
   std::uint32_t key = 0;
   if (k != 0) {
     std::uint32_t floor = likely_floor(input, k);
-    if (count_reaching(input, std::bit_cast<float>(floor)) < k) {
+    if (floor != 0 && count_reaching(input, std::bit_cast<float>(floor)) < k) {
       floor = 0;
     }
     const auto for_each_key = [input](std::uint32_t least, const auto& take) {
