@@ -223,8 +223,8 @@ void select_largest(cuda::stream& queue, std::span<const float> input, std::uint
                     selection out, candidates room);
 
 /// Writes the out.indices.size() pairs of largest magnitude, in their order; of equal magnitudes
-/// the first. On a host NaN is not refused, because sums may have become NaN. Cost: five reads of
-/// the pairs.
+/// the first. On a host NaN is not refused: infinities of both signs may have been added to it, and
+/// loss scaling skips a step whose mean has one. Cost: five reads of the pairs.
 template <host_queue Queue>
 void select_largest(Queue& queue, const pairs& from, std::uint64_t, selection out, candidates) {
   queue.run([=] {
@@ -234,7 +234,8 @@ void select_largest(Queue& queue, const pairs& from, std::uint64_t, selection ou
     }
   });
 }
-/// Selects the same pairs on a device, which refuses NaN as above.
+/// Selects the same pairs on a device. It refuses NaN as above, because there is no loss scaling on
+/// a device, so that nothing else would keep NaN from the parameters.
 void select_largest(cuda::stream& queue, const pairs& from, std::uint64_t first_element,
                     selection out, candidates room);
 
