@@ -22,6 +22,7 @@
 #include "tutti/compression/sign.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/at_end.hpp"
 #include "tutti/schedule/by_priority.hpp"
@@ -279,6 +280,14 @@ TEST(Replay, EmulationCountsTheSameTimeAsSimulation) {
   }
   EXPECT_EQ(simulation.result().bytes_sent, emulation.result().bytes_sent);
   EXPECT_GE(run.wall, run.time);
+}
+
+/// Nobody is taken for stuck in virtual time, so no cycle is too long.
+TEST(Replay, ACycleMayBeLongerThanTheDeadline) {
+  engine_options<over_ring<fusion::when_ready>> set;
+  set.fusion.cycle = 2 * set.run.deadline;
+  const auto got = run<over_ring<fusion::when_ready>>(network(2, nic), model(8, 3e-3, 6e-3), set);
+  EXPECT_NEAR(got.quantile(0.5), set.fusion.cycle, 1e-7);
 }
 
 TEST(Replay, RefusesMoreElementsThanItCanCount) {

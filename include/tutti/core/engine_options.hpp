@@ -10,6 +10,7 @@
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/transport.hpp"
 
 namespace tutti {
 
@@ -60,12 +61,13 @@ inline void expect_run_options(const run_options& run) {
 }
 
 /// Throws usage_error for such options, and if what is ready might wait for a fusion's cycle for
-/// longer than `deadline`.
-template <class Options>
-void expect_run_options(const Options& set, [[maybe_unused]] seconds deadline) {
+/// longer than `deadline`, which ends no wait in virtual time.
+template <class Options, class Transport>
+void expect_run_options(const Options& set, [[maybe_unused]] seconds deadline,
+                        [[maybe_unused]] const Transport& world) {
   expect_run_options(set.run);
   if constexpr (requires { set.fusion.cycle; }) {
-    if (set.fusion.cycle > deadline) {
+    if (set.fusion.cycle > deadline && in_real_time(world)) {
       throw usage_error(sentence(
           {"fusion.cycle is ", set.fusion.cycle, " seconds and run.deadline ", deadline,
            ", so ranks that wait for a cycle would be taken for stuck. Fix: a shorter cycle, such "
