@@ -27,6 +27,7 @@
 #include "tutti/compression/random_k.hpp"
 #include "tutti/compression/scaled_sign.hpp"
 #include "tutti/compression/signum.hpp"
+#include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
@@ -217,6 +218,24 @@ TEST(LossScaled, MultipliesBoundsOfResiduals) {
   set.partition.bytes = 1000;
   set.architecture.servers = 2;
   set.compression.most = 4;
+  skipped_steps_leave_residuals<strategy>(set);
+}
+/// So are a threshold and what elements become, on the workers and on the servers that decode them.
+TEST(LossScaled, MultipliesThresholds) {
+  using compression::error_feedback;
+  {
+    using strategy = compose<error_feedback<compression::two_bit>, architecture::all_gather>;
+    skipped_steps_leave_residuals<strategy>({});
+  }
+  {
+    using strategy = compose<error_feedback<compression::one_bit>, architecture::all_gather>;
+    skipped_steps_leave_residuals<strategy>({});
+  }
+  using strategy = compose<compression::push_only<error_feedback<compression::two_bit>>,
+                           architecture::parameter_server<>, fusion::all, partition::into>;
+  engine_options<strategy> set;
+  set.partition.bytes = 1000;
+  set.architecture.servers = 2;
   skipped_steps_leave_residuals<strategy>(set);
 }
 TEST(LossScaled, LeavesTheFactorsOfATensorWhereItSkips) {

@@ -13,7 +13,8 @@ namespace tutti::compression {
 /// MXNet's gradient compression. With two bits, an element of at least the threshold becomes the
 /// threshold, one of at most its negative becomes the negative, and any other becomes 0. With one
 /// bit, an element above the threshold becomes 1 and any other -1. Meant for use under
-/// error_feedback, whose residual then is MXNet's.
+/// error_feedback, whose residual then is MXNet's. Where the loss is scaled, the threshold and what
+/// elements become are multiplied by the scale, which MXNet leaves to the user.
 /// Wire: `Bits` bits an element, neighbours in a byte, the first in its upper bits, in whole words
 /// of 4 bytes.
 /// Cost: 1/16 or 1/32 of the bytes; one pass to encode, also under error feedback, one to
@@ -62,20 +63,22 @@ requires(Bits == 1 || Bits == 2) class threshold {
   }
 
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
-    kernels::pack_codes(queue, code_, gradient, out.data);
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where = {}) const {
+    kernels::pack_codes(queue, code_.times(where.scale), gradient, out.data);
   }
 
   template <class Queue>
-  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
-    kernels::add_codes(queue, code_, in.data, sum);
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum,
+                  const chunk_context& where = {}) const {
+    kernels::add_codes(queue, code_.times(where.scale), in.data, sum);
   }
 
   /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const chunk_context&) const {
-    kernels::add_and_pack_codes(queue, code_, residual, gradient, out.data);
+                            std::span<float> residual, wire out, const chunk_context& where) const {
+    kernels::add_and_pack_codes(queue, code_.times(where.scale), residual, gradient, out.data);
   }
 
  private:

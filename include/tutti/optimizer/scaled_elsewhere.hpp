@@ -22,10 +22,10 @@ enum class after_skipping {
 /// meaningless.
 ///
 /// What compressors remember is restored after such a step to what it was before it, and is
-/// multiplied by the same factor as the scale. This is all that loss_scaled does for residuals, at
-/// its cost; gradients are left alone. Under residuals_stay, `skipped` counts the steps in which
-/// some worker's own gradient was not finite and zeros were encoded in its place. That costs a look
-/// at what is encoded, and no copy.
+/// multiplied by the same factor as the scale, as are their bounds. This is all that loss_scaled
+/// does for residuals, at its cost; gradients are left alone. Under residuals_stay, `skipped`
+/// counts the steps in which some worker's own gradient was not finite and zeros were encoded in
+/// its place. That costs a look at what is encoded, and no copy.
 /// After: PyTorch's GradScaler.
 struct scaled_elsewhere : none {
   static constexpr bool needs_all_gradients = true;

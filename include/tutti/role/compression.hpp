@@ -562,9 +562,8 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `wire_bytes(n)`: the exact number of bytes of n elements, whatever their values.
 /// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. It does not change
 ///   the gradient; what it leaves behind goes to the context's memory.
-/// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. A
-///   compressor that has only the form with a context uses its scratch, and states
-///   `decodes_in_scratch`.
+/// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. Of the
+///   context it may use the loss scale and, if it states `decodes_in_scratch`, the scratch.
 ///
 /// If the length depends on the data, it has, in place of `wire_bytes`, `capacity(n)`,
 /// `expected(n)` and `encode(queue, gradient, wire, context, size_t* length)`. Such a payload must

@@ -20,18 +20,20 @@ namespace tutti::kernels {
 //
 // A code type has `bits`, the code `of(value)`, and what a code is `worth`. `turned` is 3 if the
 // bytes of a word are stored in reverse order, else 0. `here()` returns the code with what it has
-// to look up in memory.
+// to look up in memory. `times(factor)` returns the code of values that are multiplied by `factor`.
 
-/// MXNet's code of one bit: 1, worth 1, for values above the threshold; 0, worth -1, for all others
-/// and for NaN.
+/// MXNet's code of one bit: 1, worth the magnitude, which is 1, for values above the threshold; 0,
+/// worth its negative, for all others and for NaN.
 struct one_bit_code {
   static constexpr unsigned bits = 1;
   static constexpr std::size_t turned = 0;
   float threshold;
+  float magnitude{1};
 
+  one_bit_code times(float factor) const { return {factor * threshold, factor * magnitude}; }
   TUTTI_HD one_bit_code here() const { return *this; }
   TUTTI_HD std::uint32_t of(float value) const { return value > threshold ? 1 : 0; }
-  TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? 1.0f : -1.0f; }
+  TUTTI_HD float worth(std::uint32_t code) const { return code != 0 ? magnitude : -magnitude; }
 };
 
 /// MXNet's code of two bits: 3, worth the threshold, for values from the threshold up; 2, worth its
@@ -41,6 +43,7 @@ struct two_bit_code {
   static constexpr std::size_t turned = 0;
   float threshold;
 
+  two_bit_code times(float factor) const { return {factor * threshold}; }
   TUTTI_HD two_bit_code here() const { return *this; }
   TUTTI_HD std::uint32_t of(float value) const {
     const std::uint32_t above = value >= threshold ? 1 : 0;

@@ -501,6 +501,8 @@ class parameter_server_server {
       const const_wire payload(pushed.data(), pushed.size());
       chunk_context where;
       where.scratch = span_of(mine.scratch);
+      // Worker 0's push is added first, and it has told of a new scale before it pushed.
+      where.scale = scale_of(world_->values());
       if (first) {
         tutti::decode(world_->compressor(), queue, payload, sum, where);
       } else {
