@@ -18,6 +18,7 @@
 #include "support/training.hpp"
 #include "support/unbuffered_library.hpp"
 #include "tutti/architecture/adasum.hpp"
+#include "tutti/architecture/bipartite_averaging.hpp"
 #include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/pair_averaging.hpp"
@@ -35,6 +36,7 @@
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/checkpoint.hpp"
+#include "tutti/fusion/by_group.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/partition/into.hpp"
@@ -242,6 +244,25 @@ TEST(Replan, OfModelsThatAverageInPairsChangesNothing) {
     });
     EXPECT_EQ(parameters, paired_in_one_process(ranks)) << ranks << " ranks";
   }
+}
+
+/// Models that are equal and learn nothing stay equal. A fusion of the tensors outside a group
+/// decides whether their chunks come before or behind the group's.
+TEST(Replan, KeepsWhatPassiveRanksAverageInItsPlaces) {
+  using grouped = fusion::by_group<fusion::up_to, named<"group">>;
+  using strategy = compose<architecture::bipartite_averaging, grouped>;
+  transport::run_ranks(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank(), {{"first", 50}, {"group", 7}, {"last", 30}});
+    const optimizer::sgd learns_nothing{.learning_rate = 0, .momentum = 0};
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), learns_nothing, plan_of<strategy>(0));
+    const std::vector<float> before(memory.parameters().begin(), memory.parameters().end());
+    take_step(engine, memory, 0);
+    engine.replan(plan_of<strategy>(1));
+    take_step(engine, memory, 1);
+    engine.wait();
+    EXPECT_TRUE(std::ranges::equal(before, memory.parameters())) << "rank " << world.rank();
+  });
 }
 
 /// With one worker, asynchronous servers give the same parameters as training without a re-plan, so

@@ -140,6 +140,15 @@ struct bipartite_averaging {
       });
     }
 
+    /// Returns the kept parameters, in the order of their places, which no fusion changes.
+    std::vector<std::span<float>> memories() {
+      std::vector<std::span<float>> all;
+      for (const std::uint32_t number : world_->planned().chunks_by_place()) {
+        all.push_back(this->kept_of(number));
+      }
+      return all;
+    }
+
     /// Returns the staleness of this rank's own gradients, chunk by chunk: how often other ranks
     /// have averaged with it since it took over its model in the step before. Active ranks have 0.
     push_counts counted_pushes() const { return counts_; }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -78,6 +80,17 @@ struct plan {
   bool holds_some(const chunk& piece, std::size_t position) const {
     return first_element[position] < piece.first_element + piece.elements &&
            piece.first_element < first_element[position + 1];
+  }
+  /// Returns the numbers of all chunks in the order of their places. In that order the elements of
+  /// two plans are the same, whereas chunks are numbered as their buckets are completed, which
+  /// depends on the fusion where tensors are of several classes.
+  [[gnu::cold]] std::vector<std::uint32_t> chunks_by_place() const {
+    std::vector<std::uint32_t> numbers(chunks.size());
+    std::iota(numbers.begin(), numbers.end(), 0u);
+    std::sort(numbers.begin(), numbers.end(), [this](std::uint32_t a, std::uint32_t b) {
+      return chunks[a].first_element < chunks[b].first_element;
+    });
+    return numbers;
   }
   std::size_t position(tensor_id id) const { return position_of[index(id)]; }
   tensor_id at(std::size_t position) const { return backward[position].id; }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -164,11 +163,8 @@ class flow {
   [[gnu::cold]] std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = chunks_.memories();
     if constexpr (delays) {
-      std::vector<chunk> by_place = plan_->chunks;  // chunk numbers depend on the fusion
-      std::sort(by_place.begin(), by_place.end(),
-                [](const chunk& a, const chunk& b) { return a.first_element < b.first_element; });
-      for (const chunk& each : by_place) {
-        all.push_back(model_->phantom() ? std::span<float>() : model_->data(each));
+      for (const std::uint32_t number : plan_->chunks_by_place()) {
+        all.push_back(model_->phantom() ? std::span<float>() : model_->data(plan_->chunks[number]));
       }
     }
     return all;
