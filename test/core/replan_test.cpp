@@ -177,6 +177,9 @@ TEST(Replan, KeepsWhatTopKLeftOut) {
   is_a_checkpoint_resumed<compose<fusion::up_to, architecture::all_gather,
                                   compression::error_feedback<compression::top_k>>>();
 }
+TEST(Replan, KeepsTheMeanThatIsStillToBeAppliedAsACheckpointDoes) {
+  is_a_checkpoint_resumed<compose<architecture::delayed<dense>, fusion::up_to, partition::into>>();
+}
 TEST(Replan, KeepsWhatPowerSgdRemembersOfTensors) {
   is_a_checkpoint_resumed<compose<fusion::up_to, dense, compression::power_sgd>>();
 }

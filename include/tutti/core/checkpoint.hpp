@@ -28,7 +28,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '8', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '9', '\n'};
 
 /// Writes a checkpoint to a stream. Hashes of everything written so far stand between the values,
 /// so that a damaged file is reported as damaged, and not as that of another run.
@@ -105,12 +105,16 @@ class checkpoint_reader {
     return read;
   }
   void floats(std::span<float> read) {
-    if (value<std::uint64_t>() != read.size()) {
+    expect_floats(read.size());
+    bytes(std::as_writable_bytes(read));
+  }
+  /// Throws usage_error unless so many floats follow.
+  void expect_floats(std::uint64_t count) {
+    if (value<std::uint64_t>() != count) {
       throw usage_error(
           "the checkpoint holds state of another size. Fix: use the strategy, optimizer and number "
           "of ranks that it was saved with");
     }
-    bytes(std::as_writable_bytes(read));
   }
   std::vector<std::uint32_t> numbers() {
     std::vector<std::uint32_t> read(value<std::uint64_t>());
@@ -156,6 +160,15 @@ inline std::uint64_t hash_of_owners(const plan& made) {
     hash.feed(static_cast<std::uint64_t>(each.placed_on));
   }
   return hash.value();
+}
+/// Returns how many floats the memories hold. They are saved one after the other, because a memory
+/// may be that of a chunk, and chunks are not those of a run with another fusion or partition.
+inline std::uint64_t floats_in(std::span<const std::span<float>> memories) {
+  std::uint64_t all = 0;
+  for (const std::span<float> each : memories) {
+    all += each.size();
+  }
+  return all;
 }
 inline bool remember_something(const std::vector<std::vector<std::vector<float>>>& ranks) {
   return loops::any_of(ranks, [](const auto& its) {
@@ -265,8 +278,10 @@ void save(Engine& engine, std::ostream& out) {
     file.value(static_cast<double>(value));
   });
   file.value(engine.rate_of_residuals());
-  for (const std::span<float> each : engine.memories()) {
-    file.floats(host_view(queue, each));
+  const auto memories = engine.memories();
+  file.value(detail::floats_in(memories));
+  for (const std::span<float> each : memories) {
+    file.bytes(std::as_bytes(std::span<const float>(host_view(queue, each))));
   }
   if constexpr (Engine::learns) {
     const std::uint32_t is_learning[] = {no_chunk};
@@ -368,9 +383,11 @@ void load(Engine& engine, std::istream& in) {
   // Kept for later: `resume` first lets policies take copies of the parameters read above, and only
   // then restores what they remember.
   std::vector<std::vector<float>> memories;
-  for (const std::span<float> each : engine.memories()) {
+  const auto places = engine.memories();
+  file.expect_floats(detail::floats_in(places));
+  for (const std::span<float> each : places) {
     memories.emplace_back(each.size());
-    file.floats(memories.back());
+    file.bytes(std::as_writable_bytes(std::span(memories.back())));
   }
   for (float& each : memories.front()) {
     each *= change_of_passes<typename Engine::architecture>(was.run, engine.asked().run);
