@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compression/placed.hpp"
+#include "support/one_of_compressors.hpp"
 #include "support/policies.hpp"
 
 namespace tutti {
@@ -229,6 +230,76 @@ TYPED_TEST(compression_law, clears_what_it_has_sent_if_it_selects) {
       EXPECT_TRUE(n < 1000 || std::ranges::count(values, 7.0f) > 0);
     }
   }
+}
+
+std::vector<float> times(std::span<const float> values, float factor) {
+  std::vector<float> made(values.begin(), values.end());
+  for (float& each : made) {
+    each *= factor;
+  }
+  return made;
+}
+
+template <class C, class... Some>
+constexpr bool is_one_of = (std::is_same_v<C, Some> || ...);
+/// Whether each element arrives as a vote of 1 or -1, which no factor of the loss changes:
+/// optimizer::loss_scaled is not for them.
+template <class C>
+constexpr bool sends_votes = is_one_of<C, compression::sign, compression::signum,
+                                       compression::error_feedback<compression::sign>>;
+/// Whether small numbers are rounded more coarsely than others, for which losses are scaled.
+template <class C>
+constexpr bool sends_halves =
+    is_one_of<C, compression::fp16, compression::error_feedback<compression::fp16>,
+              compression::momentum_correction<compression::fp16>>;
+
+template <class C>
+void sends_the_same_whatever_the_loss_is_multiplied_by(const options_of<C>& set) {
+  for (const std::size_t n : awkward_sizes) {
+    placed<C> plain(n, set);
+    placed<C> scaled(n, set);
+    unsigned step = 0;
+    for (const float scale : {32.0f, 32.0f, 1024.0f, 0.5f, 8.0f, 8.0f}) {
+      const auto gradient = times(gradient_of(n, step++), 16);
+      scaled.change_scale(scale);
+      const auto sent = plain.decode(plain.encode(gradient));
+      const auto sent_scaled = scaled.decode(scaled.encode(times(gradient, scale)));
+      ASSERT_EQ(times(sent_scaled, 1 / scale), sent) << "step " << step << ", n=" << n;
+      for (std::size_t row = 0; row != facts::memory_per_element<C>; ++row) {
+        ASSERT_EQ(times(scaled.row(row), 1 / scale), times(plain.row(row), 1))
+            << "row " << row << ", step " << step << ", n=" << n;
+      }
+    }
+  }
+}
+
+/// Where the loss is multiplied by powers of two, which may change between steps, what is sent and
+/// remembered is multiplied by just them. The bounds of `make_small` are among the gradients'
+/// magnitudes.
+TYPED_TEST(compression_law, sends_the_same_whatever_the_loss_is_multiplied_by) {
+  if constexpr (sends_votes<TypeParam>) {
+    GTEST_SKIP() << "votes have no magnitude";
+  } else if constexpr (sends_halves<TypeParam>) {
+    GTEST_SKIP() << "small numbers have fewer bits";
+  } else {
+    options_of<TypeParam> set;
+    test::make_small(set);
+    if constexpr (requires { set.clip; }) {
+      set.clip = 2;
+    }
+    sends_the_same_whatever_the_loss_is_multiplied_by<TypeParam>(set);
+  }
+}
+TEST(compression_of_scaled_losses, sends_the_same_under_other_options) {
+  using compression::error_feedback;
+  sends_the_same_whatever_the_loss_is_multiplied_by<error_feedback<compression::byteps_onebit>>(
+      {.worth = compression::sign_is_worth::one});
+  sends_the_same_whatever_the_loss_is_multiplied_by<compression::byteps_onebit>(
+      {.worth = compression::sign_is_worth::one});
+  sends_the_same_whatever_the_loss_is_multiplied_by<error_feedback<compression::dithering>>(
+      {.levels = 8,
+       .spacing = kernels::level_spacing::natural,
+       .norm = kernels::chunk_norm::euclidean});
 }
 
 TYPED_TEST(compression_law, gives_back_what_it_took_if_lossless) {

@@ -55,10 +55,21 @@ class placed {
     made.step = step_;
     made.first_element = 5000;
     made.ranks = ranks;
+    made.scale = scale;
     return made;
   }
 
   std::span<float> row(std::size_t i) { return where().row(i, elements_); }
+
+  /// Goes on with another loss scale, as an engine does: what is remembered is multiplied alike.
+  void change_scale(float to) {
+    for (std::size_t row = 0; row != facts::memory_per_element<C>; ++row) {
+      for (float& each : this->row(row)) {
+        each *= to / scale;
+      }
+    }
+    scale = to;
+  }
 
   /// Encodes one step on `queue`. The room for the payload is filled with `fill` first and has
   /// guards on both sides. Returns the payload.
@@ -103,6 +114,7 @@ class placed {
 
   C policy;
   std::uint64_t ranks = 1;
+  float scale = 1;       ///< of the loss
   bool overran = false;  ///< whether something outside the payload or the rows was written
 
  private:

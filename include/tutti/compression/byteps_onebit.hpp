@@ -19,7 +19,8 @@ enum class sign_is_worth { mean_magnitude, one };
 constexpr std::array<std::string_view, 2> names(sign_is_worth) { return {"mean_magnitude", "one"}; }
 
 /// BytePS's `onebit`: each element becomes its sign times the chunk's mean magnitude, as in
-/// `scaled_sign`, in BytePS's format.
+/// `scaled_sign`, in BytePS's format. If a sign is worth 1, it is worth the loss's scale where the
+/// loss is scaled.
 /// Wire: a bit an element, 1 for a negative one, 32 in a word, the first in its top bit, padded
 /// with 0; then the magnitude as a float.
 /// Cost: 1/32 of the bytes; two passes to encode, one to accumulate. Under error feedback two
@@ -55,11 +56,12 @@ class byteps_onebit {
   }
 
   template <class Queue>
-  void encode(Queue& queue, std::span<const float> gradient, wire out) const {
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where = {}) const {
     if (scales()) {
       kernels::mean_magnitude(queue, gradient, magnitude(out));
     } else {
-      queue.copy(magnitude(out), &unscaled, sizeof unscaled);
+      write_set_magnitude(queue, out, where);
     }
     kernels::pack_codes(queue, code(out), gradient, out.data);
   }
@@ -74,13 +76,13 @@ class byteps_onebit {
   /// Encodes gradient + residual; the residual becomes what the payload leaves behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const chunk_context&) const {
+                            std::span<float> residual, wire out, const chunk_context& where) const {
     if (scales()) {
       kernels::add_and_mean_magnitude(queue, residual, gradient, magnitude(out));
       kernels::pack_codes_and_subtract(queue, code(out), residual, out.data);
     } else {
-      queue.copy(magnitude(out), &unscaled, sizeof unscaled);
-      kernels::add_and_pack_codes(queue, kernels::sign_code{}, residual, gradient, out.data);
+      write_set_magnitude(queue, out, where);
+      kernels::add_and_pack_codes(queue, code(out), residual, gradient, out.data);
     }
   }
 
@@ -88,6 +90,13 @@ class byteps_onebit {
   static constexpr float unscaled = 1;
 
   constexpr bool scales() const { return options_.worth == sign_is_worth::mean_magnitude; }
+  template <class Queue>
+  static void write_set_magnitude(Queue& queue, wire out, const chunk_context& where) {
+    queue.copy(magnitude(out), &unscaled, sizeof unscaled);
+    if (where.scale != 1) {
+      kernels::scale(queue, std::span(magnitude(out), 1), where.scale);
+    }
+  }
   static float* magnitude(wire out) {
     return reinterpret_cast<float*>(out.data + out.size - sizeof(float));
   }
