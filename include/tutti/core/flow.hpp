@@ -678,10 +678,13 @@ class flow {
   }
 
   void update(std::size_t position, std::uint64_t step, std::span<const float> mean) {
+    show(position, mean);
+    around_->update(position, step, mean);
+  }
+  void show(std::size_t position, std::span<const float> mean) {
     if (!model_->phantom()) {
       observer_->mean(static_cast<std::uint32_t>(index(plan_->at(position))), mean);
     }
-    around_->update(position, step, mean);
   }
 
   /// Counts the mean of one more tensor. With the last one of the step, the optimizer is given the
@@ -755,10 +758,11 @@ class flow {
   void update_all(std::uint64_t step, float factor) {
     for (std::size_t position = 0; position < tensors_.size(); ++position) {
       if (factor != 0) {
+        show(position, model_->data(position));  // not yet scaled, as the workers' own gradients
         if (factor != 1 && !model_->phantom()) {
           kernels::scale(world_->queue(), model_->data(position), factor);
         }
-        update(position, step, model_->data(position));
+        around_->update(position, step, model_->data(position));
       }
     }
     for (std::size_t position = 0; position < tensors_.size(); ++position) {

@@ -38,7 +38,8 @@ class observer {
       note_time(when);
     }
   }
-  /// Shows the monitor the mean gradient of a tensor before the optimizer gets it.
+  /// Shows the monitor the mean gradient of a tensor, before it is divided by a loss scale or
+  /// clipped.
   void mean([[maybe_unused]] std::uint32_t which,
             [[maybe_unused]] std::span<const float> gradient) {
     if constexpr (facts::sees_means<Monitor>) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +28,7 @@ namespace tutti::monitor {
 ///
 /// Each is smoothed from step to step as x = smoothing * x + (1 - smoothing) * new, beginning with
 /// the first value as it is. The noise scale is S / |G|^2. It may be negative, because the large
-/// batch's norm is the smaller one only in the mean.
+/// batch's norm is the smaller one only in the mean. Norms that are not finite are left out.
 class noise_estimate {
  public:
   noise_estimate(double small_batch, double large_batch, double smoothing)
@@ -38,6 +40,9 @@ class noise_estimate {
     large_ = large_batch;
   }
   void take(double small_squares, double large_squares) {
+    if (!std::isfinite(small_squares) || !std::isfinite(large_squares)) {
+      return;
+    }
     const double signal = (large_ * large_squares - small_ * small_squares) / (large_ - small_);
     const double noise = (small_squares - large_squares) / (1 / small_ - 1 / large_);
     signal_ = taken_ == 0 ? signal : smoothing_ * signal_ + (1 - smoothing_) * signal;
@@ -62,11 +67,11 @@ class noise_estimate {
 /// Estimates the gradient noise scale, which is about the batch size beyond which larger ones no
 /// longer pay. Each worker compares its own gradient with the mean, as KungFu does, so that workers
 /// get different values (`own`). The sums of their norms give all workers one steadier value
-/// (`of_all`). Reads gradients where the tensors declare them to lie, and the mean that the
-/// optimizer is given. Wire: two doubles from each worker to rank 0 and back, every `interval`
-/// steps. Cost: every `interval` steps a pass over the gradient and one over its mean.
-/// After: McCandlish, Kaplan and Amodei, "An empirical model of large-batch training", 2018;
-/// KungFu's MonitorGradientNoiseScaleOptimizer.
+/// (`of_all`). Reads gradients where the tensors declare them to lie, and their mean before it is
+/// divided by a loss scale or clipped. A step that is skipped is left out. Wire: two doubles from
+/// each worker to rank 0 and back, every `interval` steps. Cost: every `interval` steps a pass over
+/// the gradient and one over its mean. After: McCandlish, Kaplan and Amodei, "An empirical model of
+/// large-batch training", 2018; KungFu's MonitorGradientNoiseScaleOptimizer.
 class noise_scale {
  public:
   using role = tutti::role::monitor;
@@ -109,6 +114,7 @@ class noise_scale {
   void mean(std::uint32_t which, std::span<const float> gradient) {
     if (norms* its = steps_.of(which)) {
       its->large += squares(gradient);
+      ++its->means;
     }
   }
   std::span<double> sums() {
@@ -116,8 +122,9 @@ class noise_scale {
     if (!its) {
       return {};
     }
-    own_.take(its->small, its->large);
-    mine_ = {its->small, its->large};
+    const bool skipped = its->means != gradients_.size();
+    mine_ = {its->small, skipped ? std::numeric_limits<double>::infinity() : its->large};
+    own_.take(mine_[0], mine_[1]);
     return mine_;
   }
   void summed(std::span<const double> totals) {
@@ -141,6 +148,7 @@ class noise_scale {
   struct norms {
     double small{};
     double large{};
+    std::size_t means{};
   };
 
   static double small_batch(const settings& set) {

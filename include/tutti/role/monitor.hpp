@@ -89,7 +89,8 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 /// tensors that it reads. At `ready` the gradient is this rank's own; at `arrived` the parameter is
 /// up to date. Such a monitor may also have
 /// * `mean(which, gradient)`: called as `record` is, with the mean gradient that the optimizer is
-///   about to be given, before the tensor's `arrived`. Where each rank's own model or a server
+///   about to be given, before it is divided by a loss scale or clipped, and before the tensor's
+///   `arrived`. A step that is skipped has none. Where each rank's own model or a server
 ///   applies the gradient there is no such mean, and a monitor with `mean` is refused when
 ///   compiling.
 ///
