@@ -48,6 +48,8 @@ TEST(Throughput, OfChunksOfAnotherPlanIsUnknown) {
   EXPECT_EQ(seen.take(small), 0);
   finish(0);
   EXPECT_EQ(seen.take(small), 500);
+  finish(2);
+  EXPECT_EQ(seen.take(small), 0) << "the large one has come and gone";
   finish(0);
   EXPECT_EQ(seen.take(large), 0);
   finish(2);

@@ -36,8 +36,9 @@ class throughput {
   /// `of` is the plan by which chunks are numbered. Returns 0 if no exchange has ended, or if some
   /// of them followed another plan.
   double take(const plan& of) {
-    const bool is_the_first = plan_ == 0 && finished_.size() <= of.chunks.size();
-    if (plan_ != of.hash && !is_the_first) {
+    const bool is_the_first = plan_ == 0;
+    const bool of_another = finished_.size() > of.chunks.size();  // which has come and gone
+    if (of_another || (plan_ != of.hash && !is_the_first)) {
       forget();
     }
     plan_ = of.hash;
