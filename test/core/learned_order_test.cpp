@@ -18,6 +18,8 @@
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/by_arrival.hpp"
 #include "tutti/fusion/when_ready.hpp"
+#include "tutti/partition/into.hpp"
+#include "tutti/schedule/by_priority.hpp"
 
 namespace tutti::test {
 namespace {
@@ -234,6 +236,68 @@ TEST(Book, ARunThatHasJustBeenPlannedAnewMayBeSaved) {
     save(engine, out);
   });
   EXPECT_EQ(refusal(out.str()), "");
+}
+
+/// Returns the orders that a run of one rank has learned in a step, that a run which continues from
+/// it with the options `next` has at once, and that this one has after a step.
+template <class Strategy>
+std::array<order, 3> learned_over(const engine_options<Strategy>& set,
+                                  const engine_options<Strategy>& next) {
+  std::array<order, 3> found;
+  const auto of = [](auto& engine) {
+    return order(engine.learned_order().begin(), engine.learned_order().end());
+  };
+  std::stringstream file;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
+    step_of(engine, memory, 0, true);
+    save(engine, file);
+    found[0] = of(engine);
+  });
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), next);
+    load(engine, file);
+    found[1] = of(engine);
+    step_of(engine, memory, 1, true);
+    engine.wait();
+    found[2] = of(engine);
+  });
+  return found;
+}
+
+/// An order names chunks by their numbers, and its launches are as long as options allow. Under
+/// other options it is learned again, as after a re-plan.
+TEST(Book, AnOrderOfOtherLaunchesIsLearnedAgain) {
+  engine_options<strategy> alone = gathered();
+  engine_options<strategy> gathers = gathered();
+  gathers.fusion.cycle = 0.1;
+  alone.fusion.bytes = 0;
+  const auto [together, kept, anew] = learned_over(gathers, alone);
+  EXPECT_LT(together.size(), 2 * tensor_sizes().size());
+  EXPECT_EQ(kept, order());
+  EXPECT_EQ(anew.size(), 2 * tensor_sizes().size()) << "every tensor alone";
+
+  using cut = compose<coordination::learned, fusion::when_ready, partition::into>;
+  engine_options<cut> pieces;
+  pieces.partition.bytes = 1000;
+  pieces.run.deadline = 20;
+  const auto [whole, kept_whole, in_pieces] = learned_over<cut>({.run = pieces.run}, pieces);
+  EXPECT_EQ(kept_whole, order());
+  EXPECT_GT(in_pieces.size(), whole.size());
+
+  using windowed = compose<coordination::learned, fusion::when_ready, schedule::by_priority>;
+  engine_options<windowed> narrow;
+  narrow.fusion.cycle = 0.1;
+  narrow.run.deadline = 20;
+  engine_options<windowed> wide = narrow;
+  wide.schedule.credit = 0;
+  narrow.schedule.credit = 1;
+  const auto [unlimited, kept_unlimited, limited] = learned_over(wide, narrow);
+  EXPECT_LT(unlimited.size(), 2 * tensor_sizes().size());
+  EXPECT_EQ(kept_unlimited, order());
+  EXPECT_FALSE(limited.empty());
 }
 
 TEST(Book, WhatWasNotLearnedForThisPlanIsRefusedInOneLine) {

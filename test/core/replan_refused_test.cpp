@@ -17,6 +17,7 @@
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
+#include "tutti/architecture/streaming_diloco.hpp"
 #include "tutti/architecture/switch_at.hpp"
 #include "tutti/base/tensor_rule.hpp"
 #include "tutti/collective/canonical.hpp"
@@ -264,6 +265,36 @@ TEST(ReplanRefused, BackToWhatHasNoUseForWhatIsRemembered) {
       step,
       "architecture::switch_at: a switch at step 2 would undo the one made, but after 1 steps "
       "every rank has a model of its own. Fix: use a step that has passed");
+}
+
+/// Two tensors are two buckets or two pieces of one, which are in other fragments.
+TEST(ReplanRefused, WhileAMeanIsOnItsWayAsIsACheckpoint) {
+  using strategy = compose<architecture::streaming_diloco<dense>, fusion::up_to, partition::into>;
+  engine_options<strategy> apart;
+  apart.fusion.bytes = 0;
+  apart.partition.bytes = 400;
+  apart.architecture.period = 4;
+  apart.architecture.fragments = 2;
+  engine_options<strategy> together = apart;
+  together.fusion.bytes = 800;
+  const auto said = [&](const engine_options<strategy>& next) {
+    return errors(1, [&](transport::in_process& world) {
+      arena memory = model_of(0, {{"a", 100}, {"b", 100}});
+      std::stringstream file;
+      {
+        auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), apart);
+        take_step(engine, memory, 0);
+        take_step(engine, memory, 1);
+        save(engine, file);
+      }
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), next);
+      load(engine, file);
+    })[0];
+  };
+  EXPECT_EQ(said(apart), "");
+  EXPECT_EQ(said(together),
+            "architecture::streaming_diloco: after 2 steps the mean of a fragment is on its way. "
+            "Fix: replan 1 steps later, or use a smaller overlap");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace tutti::coordination {
 /// launches in the recorded order, without messages. A window of credit also takes chunks in that
 /// order. Where a fusion changes its groups in the first steps, rank 0 leads until they stay the
 /// same, and the first step in which they do is recorded. A checkpoint holds the order, so that a
-/// resumed run launches by it.
+/// resumed run launches by it, if its plan and the options of its fusion and schedule are the same.
 /// Plan: none.
 /// Wire: as `leader`, in the steps that are led; nothing afterwards.
 /// Cost: a launch that is ready early waits for those before it in the order.

@@ -21,6 +21,7 @@
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/settings.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti {
@@ -161,6 +162,23 @@ inline std::uint64_t hash_of_owners(const plan& made) {
   }
   return hash.value();
 }
+/// Hash of what orders of launches and fragments of a model depend on: chunks, which of them a
+/// bucket holds and may share a launch, and the options of the fusion and the schedule.
+template <class Engine>
+std::uint64_t hash_of_launches(const Engine& engine) {
+  running_hash hash;
+  hash.feed(hash_of_owners(engine.planned()));
+  for (const chunk& each : engine.planned().chunks) {
+    hash.feed(std::uint64_t{each.bucket});
+    hash.feed(std::uint64_t{each.kind});
+  }
+  settings options;
+  options.add_values("fusion", engine.asked().fusion);
+  options.add_values("schedule", engine.asked().schedule);
+  const std::string lines = std::move(options).lines();
+  hash.feed(std::as_bytes(std::span(lines)));
+  return hash.value();
+}
 /// Returns how many floats the memories hold. They are saved one after the other, because a memory
 /// may be that of a chunk, and chunks are not those of a run with another fusion or partition.
 inline std::uint64_t floats_in(std::span<const std::span<float>> memories) {
@@ -265,6 +283,7 @@ void save(Engine& engine, std::ostream& out) {
                             engine.world().size(), engine.worker(), engine.steps()});
   file.value(hash_of_order(engine.planned()));
   file.value(detail::hash_of_owners(engine.planned()));
+  file.value(detail::hash_of_launches(engine));
   file.options(engine.asked().architecture);
   file.options(engine.asked().compression);
   file.options(engine.asked().run);
@@ -311,7 +330,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// optimizer and number of ranks must be those of the saved run. So must the fusion and the
 /// partition, where each rank updates a part of every chunk or remembers the residuals of the means
 /// that it encodes, and where servers remember something. Any other option may differ as after
-/// `engine::replan`, and is refused where `replan` refuses it.
+/// `engine::replan`, and is refused where `replan` refuses it. Under another fusion, partition or
+/// schedule an order of launches is learned again.
 /// Throws usage_error, which names the difference, if the file is of another run or damaged. By
 /// then it may have overwritten memory of this engine, and nothing else. The engine must not be
 /// used any more. The other workers wait for this one until its engine ends or, to hear the error's
@@ -338,6 +358,8 @@ void load(Engine& engine, std::istream& in) {
   const auto order = file.template value<std::uint64_t>();
   const bool same_owners =
       file.template value<std::uint64_t>() == detail::hash_of_owners(engine.planned());
+  const bool same_launches =
+      file.template value<std::uint64_t>() == detail::hash_of_launches(engine);
   auto was = engine.asked();
   const bool same_architecture = file.options(was.architecture);
   const bool same_compression = file.options(was.compression);
@@ -367,7 +389,7 @@ void load(Engine& engine, std::istream& in) {
   if constexpr (!facts::keeps_no_step<typename Engine::architecture>) {
     detail::expect_one_step(engine, head.steps);
   }
-  if (!same_owners || !same_architecture || !same_compression) {
+  if (!same_launches || !same_architecture || !same_compression) {
     expect_goes_on<typename Engine::architecture, typename Engine::compression>(was, engine.asked(),
                                                                                 head.steps);
   }
@@ -399,8 +421,8 @@ void load(Engine& engine, std::istream& in) {
       throw usage_error(sentence({"the checkpoint is from step ", head.steps,
                                   " but holds no learned order. Fix: use one that `save` wrote"}));
     }
-    // If the order was still being learned, it is learned again.
-    if (learned_order.front() == no_chunk) {
+    // If the order was still being learned, or is of other launches, it is learned again.
+    if (learned_order.front() == no_chunk || !same_launches) {
       learned_order.clear();
     }
   }
