@@ -456,6 +456,35 @@ TEST(SparseRegions, KeepNothingOfASkippedStep) {
   EXPECT_EQ(after_skipping<in_turn>(1, second), after_skipping<in_turn>(0, second));
 }
 
+/// A gradient of four passes is four times as large, and so is what is left of those of one pass.
+TEST(SparseRegions, KeepNothingForAnotherNumberOfPasses) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"one", 2000}});
+    auto set = with({20, 30, 30});
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1}, set);
+    const auto changed_by_a_step_of = [&](unsigned passes) {
+      const std::vector<float> before(memory.parameters().begin(), memory.parameters().end());
+      for (unsigned pass = 0; pass < passes; ++pass) {
+        for (std::size_t i = 0; i < before.size(); ++i) {
+          memory.gradients()[i] = static_cast<float>(drifting(0, 0, i) * (pass + 1));
+        }
+        engine.ready(tensor_id(0));
+      }
+      engine.wait();
+      std::size_t changed = 0;
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        changed += memory.parameters()[i] != before[i];
+      }
+      return changed;
+    };
+    const std::size_t selected = changed_by_a_step_of(1);
+    set.run.accumulation = 4;
+    engine.replan(set);
+    EXPECT_LT(changed_by_a_step_of(4), 2 * selected);
+  });
+}
+
 /// Where the loss scale grows in every step, no kept magnitude is of any use.
 TEST(SparseRegions, KeepNothingForAnotherLossScale) {
   const auto gradient = [](std::size_t rank, std::size_t step, std::size_t i) {

@@ -53,10 +53,10 @@ namespace tutti::architecture {
 /// of them is sent, so that ever more elements reach a magnitude that stays.
 ///
 /// Magnitudes and regions are kept across plans and in checkpoints. A launch finds them anew if
-/// they were kept for another launch, as under a new plan or density; for another loss scale; after
-/// a step that loss scaling skips; and after a step in which the sums' magnitude was infinite or
-/// NaN. A short chunk finds them anew in every step if none of its elements has a place in the
-/// model that is a multiple of 1024.
+/// they were kept for another launch, as under a new plan or density; for another loss scale or
+/// number of passes; after a step that loss scaling skips; and after a step in which the sums'
+/// magnitude was infinite or NaN. A short chunk finds them anew in every step if none of its
+/// elements has a place in the model that is a multiple of 1024.
 /// Wire: (p-1)/p of a payload of k elements from every rank, twice. The second time it is up to p
 /// times as much in a step that finds the second magnitude. A step that finds regions adds 4
 /// (p-1)^2 bytes. Where sums may be balanced there are 4 (p-1) bytes more, and at most a payload of
@@ -193,13 +193,14 @@ struct sparse_regions {
     }
 
    private:
-    /// The words that are kept for a launch: four that identify it and its loss scale, the two
-    /// magnitudes, and where all regions but the first begin.
+    /// The words that are kept for a launch: four that identify it and what its gradients are
+    /// multiplied by, the loss scale and the number of passes; the two magnitudes; and where all
+    /// regions but the first begin.
     enum word : std::size_t {
       first_place,
       length,
       selected,
-      loss_scale,
+      scale,
       own_magnitude,
       sum_magnitude,
       begins
@@ -292,10 +293,11 @@ struct sparse_regions {
     std::array<std::uint32_t, 4> name_of(const launch& what) const {
       const chunk& first = first_of(what);
       const std::size_t n = what.data.size();
+      const float times = what.worker.scale * static_cast<float>(world_->accumulation());
       return {static_cast<std::uint32_t>(room_of(first) * block - first.first_element),
               static_cast<std::uint32_t>(n),
               static_cast<std::uint32_t>(world_->compressor().selected(n)),
-              std::bit_cast<std::uint32_t>(what.worker.scale)};
+              std::bit_cast<std::uint32_t>(times)};
     }
 
     /// Reads what is kept for this launch into its words, and returns whether anything is.
