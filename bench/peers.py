@@ -25,7 +25,7 @@ from pytorch_throughput import resnet50
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, f"{root}/apps/torch")
 import tutti_torch
-from tutti_torch.building import Build, compiled
+from tutti_torch.building import Binding, Build, compiled
 
 # DDP rebuilds its buckets at the second step, and PowerSGD's hook compresses from the third.
 warmup = 3
@@ -461,7 +461,7 @@ def compile_strategies(given):
     for name, each in chosen(given).items():
         if (build := each.to_compile()) is not None:
             try:
-                if Build(*build).built() is None:
+                if Build(*build).built() is None or Binding().built() is None:
                     print(f"peers: compiling {name}, which takes half a minute", file=sys.stderr, flush=True)
                 compiled(*build)
             except RuntimeError as reason:

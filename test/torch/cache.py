@@ -4,6 +4,7 @@ that takes only a second."""
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 
@@ -20,6 +21,11 @@ building.source = """\
 {policies}
 extern "C" int says() {{ return {strategy}; }}  // for {arguments}
 """
+building.binding = """\
+#include <pybind11/pybind11.h>
+#include "%s"
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{ module.attr("says") = inner; }}  // for {queue}
+""" % (scratch / "inner.hpp")
 building.include_folders = lambda: [str(scratch / "none")]
 os.environ["TUTTI_CACHE"] = str(scratch / "cache")
 
@@ -92,6 +98,44 @@ def an_edit_of_any_header_builds_again():
     assert build().library()._name == library._name
 
 
+def a_header_may_be_anywhere():
+    """A path may hold blanks, for example."""
+    spaced = scratch / "a folder" / "my #header $.hpp"
+    if rank == 0:
+        spaced.parent.mkdir()
+    write(spaced, "constexpr int mine = 1;\n")
+    assert building.Build("mine", str(spaced)).library().says() == 1
+    write(spaced, "constexpr int mine = 2;\n")
+    assert building.Build("mine", str(spaced)).library().says() == 2
+
+
+def a_binding_is_built_again_for_other_headers():
+    """The compiler's list holds headers of the system, too."""
+    def bound():
+        asked = building.Binding()
+        dist.barrier()
+        return asked
+
+    write(scratch / "inner.hpp", "constexpr int inner = 3;\n")
+    assert bound().module().says == 3
+    listed = json.loads((bound().folder / "built.json").read_text())["headers"]
+    assert any(each.endswith("pybind11/pybind11.h") for each in listed), listed
+    write(scratch / "inner.hpp", "constexpr int inner = 4;\n")
+    assert bound().module().says == 4
+
+
+def two_versions_of_a_type_are_apart():
+    """A process that has loaded a type and then loads another version of it runs the new one."""
+    said = []
+    for length in (3, 5):
+        write(header, "struct mine { static int of() { static int one = %d; return one; } };\n" % length)
+        asked = building.Build("mine::of()", str(header))
+        dist.barrier()
+        said.append(asked.library().says())
+    assert said == [3, 5], said
+    write(header, '#include "inner.hpp"\n')
+
+
 def what_is_built_is_what_was_asked_for():
     """Each combination of text, compiler, flags and torch's layout of strings has a folder of its
     own, which is found again. Another version of torch needs only another binding to torch."""
@@ -137,5 +181,7 @@ def a_compiler_that_says_nothing():
 
 
 laws.run([what_does_not_compile_is_told_once, what_does_not_load_is_told_once, one_rank_builds,
-          an_edit_of_any_header_builds_again, what_is_built_is_what_was_asked_for,
+          an_edit_of_any_header_builds_again, a_header_may_be_anywhere,
+          a_binding_is_built_again_for_other_headers, two_versions_of_a_type_are_apart,
+          what_is_built_is_what_was_asked_for,
           a_compiler_that_says_nothing])

@@ -79,7 +79,7 @@ def a_missing_ninja():
     os.environ["PATH"] = folder
     known = os.environ["TUTTI_CACHE"]
     os.environ["TUTTI_CACHE"] = os.environ["TUTTI_TEST_SCRATCH"]
-    refused("ninja", lambda: building.Binding().module())
+    refused("ninja", lambda: ours(linear(), strategy="strategies::ByteScheduler"))
     os.environ.update(PATH=whole, TUTTI_CACHE=known)
 
 
@@ -120,6 +120,7 @@ def options():
                           ("fusion.bytes cannot be many", {"fusion.bytes": "many"}),
                           ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),
                           ("fusion.bytes cannot be True", {"fusion.bytes": True}),
+                          ("fusion.bytes cannot be 1.5", {"fusion.bytes": torch.tensor(1.5)}),
                           ("no option 1", {1: 2}),
                           ("options must be a dict, not 'fusion.bytes=1'", "fusion.bytes=1"),
                           ("fusion.cycle cannot be None", {"fusion.cycle": None})):

@@ -32,18 +32,11 @@ struct ends_released {
 template <class Held>
 using held_by_python = std::unique_ptr<Held, ends_released>;
 
-/// Returns the dictionary's values as Python prints them.
-inline named_options printed(const py::dict& given) {
-  named_options all;
-  for (const auto& [name, value] : given) {
-    all[py::str(name)] = py::str(value);
-  }
-  return all;
-}
-
-/// A model that a compiled strategy trains.
+/// A model that a compiled strategy trains. MPI runs for as long as it lives: a strategy's library
+/// does not know which other libraries of this process use MPI.
 template <class Queue>
-class model_of_python : public tutti::adapter::torch_model<Queue> {
+class model_of_python : private tutti::transport::detail::mpi_session,
+                        public tutti::adapter::torch_model<Queue> {
   using base = tutti::adapter::torch_model<Queue>;
 
  public:
@@ -72,9 +65,9 @@ void bind(py::module_& module) {
   py::class_<model, held_by_python<model>>(module, "Model", py::module_local())
       .def(py::init([](std::uintptr_t strategy,
                        const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-                       const py::dict& options, bool find_unused, const named_values& values) {
+                       const named_options& options, bool find_unused, const named_values& values) {
         std::vector<named_parameter> all;
-        request asked{printed(options), values};
+        request asked{options, values};
         for (const auto& [name, value] : parameters) {
           all.push_back({name, value});
         }
@@ -114,13 +107,13 @@ void bind(py::module_& module) {
       .def("change",
            [](model& self, const named_values& values) { self.trained_by().change(values); })
       .def("scaled_by", &model::scaled_by, released())
-      .def("replan",
-           [](model& self, const py::dict& options) {
-             const named_options given = printed(options);
-             const py::gil_scoped_release others_run;
-             self.expect_between_passes();
-             self.trained_by().replan(given);
-           })
+      .def(
+          "replan",
+          [](model& self, const named_options& options) {
+            self.expect_between_passes();
+            self.trained_by().replan(options);
+          },
+          released())
       .def_property_readonly("scale", &model::scale)
       .def("show_on_its_way", &model::show_on_its_way)
       .def("broadcast", &model::broadcast, released())
@@ -150,19 +143,19 @@ void bind(py::module_& module) {
             return std::pair(self.trained_by().steps(), all);
           },
           released())
-      .def("resume",
-           [](model& self, std::uint64_t steps, const std::vector<at::Tensor>& memories,
-              float scale, const py::dict& options) {
-             const named_options was = printed(options);
-             const py::gil_scoped_release others_run;
-             std::vector<std::vector<float>> values;
-             for (const at::Tensor& each : memories) {
-               const at::Tensor dense = each.cpu().contiguous();
-               const float* begin = dense.data_ptr<float>();
-               values.emplace_back(begin, begin + dense.numel());
-             }
-             self.trained_by().resume(steps, values, scale, was);
-           })
+      .def(
+          "resume",
+          [](model& self, std::uint64_t steps, const std::vector<at::Tensor>& memories, float scale,
+             const named_options& was) {
+            std::vector<std::vector<float>> values;
+            for (const at::Tensor& each : memories) {
+              const at::Tensor dense = each.cpu().contiguous();
+              const float* begin = dense.data_ptr<float>();
+              values.emplace_back(begin, begin + dense.numel());
+            }
+            self.trained_by().resume(steps, values, scale, was);
+          },
+          released())
       .def("end_step", &model::end_step)
       .def_property_readonly("passes", &model::passes)
       .def_property_readonly("rank", &model::rank)

@@ -13,6 +13,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
 from typing import NoReturn
@@ -29,21 +31,21 @@ source = """\
 
 using namespace tutti;
 using Trained = std::type_identity_t<{strategy}>;
-extern "C" tutti_torch::trainer<tutti_torch::{place}::queue>* tutti_torch_trainer(
-    const tutti_torch::request& asked) {{
+extern "C" [[gnu::visibility("default")]] tutti_torch::trainer<tutti_torch::{place}::queue>*
+tutti_torch_trainer(const tutti_torch::request& asked) {{
   return new tutti_torch::trainer_of<tutti_torch::{place}, {arguments}>(asked);
 }}
 """
 binding = """\
-#include <{memory}.hpp>
+#include <{header}>
 #include <tutti_torch/binding.hpp>
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {{
   tutti_torch::bind<{queue}>(module);
 }}
 """
-places = {"on_host": {"memory": "tutti/adapter/torch_memory", "queue": "tutti::inline_queue"},
-          "on_cuda": {"memory": "tutti/adapter/torch_cuda", "queue": "tutti::cuda::stream"}}
+places = {"on_host": {"header": "tutti/adapter/torch_memory.hpp", "queue": "tutti::inline_queue"},
+          "on_cuda": {"header": "tutti/adapter/torch_cuda.hpp", "queue": "tutti::cuda::stream"}}
 
 roles = ("architecture", "collective", "compression", "coordination", "fusion", "partition",
          "schedule")
@@ -78,19 +80,19 @@ def digest(path: str) -> str:
 
 def headers_in(rule: pathlib.Path) -> list[str]:
     """Returns the files that a compiler has read, from the rule for make that it has written."""
-    return rule.read_text().replace("\\\n", " ").split(": ", 1)[1].split()
+    files = re.split(r"(?<!\\)\s+", rule.read_text().replace("\\\n", " ").split(": ", 1)[1].strip())
+    return [re.sub(r"\\([ #])", r"\1", each).replace("$$", "$") for each in files]
 
 
-def sentence_of(strategy: str, output: str) -> str:
+def sentence_of(what: str, output: str, fix: str) -> str:
     """Returns a compiler's output as one sentence: a static assertion of tutti's, or the first
-    error."""
+    error and how it can be mended."""
     for pattern in (r"error: static assertion failed(?:: |.*\")(tutti: [^\n\"]*)",
                     r"(?:fatal )?error: ([^\n]*)"):
         if found := re.search(pattern, output):
             return found[1] if found[1].startswith("tutti: ") else (
-                f"{strategy} does not compile: {found[1]}. Fix: name a type that "
-                "<tutti/strategies.hpp> or your header declares")
-    return (f"{strategy} does not compile: {' '.join(output.split())[-300:]}. Fix: let "
+                f"{what} does not compile: {found[1]}. Fix: {fix}")
+    return (f"{what} does not compile: {' '.join(output.split())[-300:]}. Fix: let "
             f"{os.environ.get('CXX', 'c++')} be a C++20 compiler with enough memory and disk")
 
 
@@ -134,9 +136,12 @@ class Kept:
         """Builds in a new folder, which replaces the earlier ones, and returns the product's
         path."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        began = time.time()
         file, headers = self.compile(folder)
+        # A header that has changed meanwhile counts as changed, whichever version was read.
         (folder / "built.json").write_text(json.dumps(
-            {"file": file, "headers": {each: digest(each) for each in headers}}))
+            {"file": file, "headers": {each: digest(each) if os.path.getmtime(each) <= began or
+                                       pathlib.Path(each).parent == folder else "" for each in headers}}))
         (folder / "built.json").replace(self.folder / "built.json")
         for other in self.folder.iterdir():
             if other.is_dir() and other != folder:
@@ -160,11 +165,13 @@ class Compiler:
     def __init__(self, toolkit: Toolkit | None):
         mpi = os.environ.get("TUTTI_MPICXX", "mpicxx")
         self.folders = include_folders()
+        self.includes = [f"-I{each}" for each in self.folders]
         self.command = shlex.split(os.environ.get("CXX", "c++"))
         version = answer_of(*self.command, "--version")
+        self.is_gnu = "Free Software" in version
         # g++ spends a tenth of a strategy on collecting garbage unless its heap may grow to this
         # many KiB.
-        grows = ["--param=ggc-min-heapsize=1000000"] if "Free Software" in version else []
+        grows = ["--param=ggc-min-heapsize=1000000"] if self.is_gnu else []
         self.flags = [*grows, "-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno",
                       "-DOMPI_SKIP_MPICXX",
                       *shlex.split(answer_of(mpi, "--showme:compile")),
@@ -206,7 +213,7 @@ class Binding(Kept):
         self.text = binding.format(**places[place])
         self.compiler = Compiler(toolkit)
         self.links = [*self.compiler.links, *(toolkit.torch_links if toolkit else ())]
-        super().__init__(self.text, self.compiler.key, self.links, torch.__version__)
+        super().__init__(self.text, self.compiler.key, self.links, torch.__version__, sys.version)
 
     def module(self):
         """Returns the module, loaded into this process."""
@@ -219,25 +226,35 @@ class Binding(Kept):
         spec.loader.exec_module(module)
         return module
 
+    def expect_ninja(self) -> None:
+        """Raises RuntimeError if ninja is missing and the module is still to be built."""
+        if self.built() is None and shutil.which("ninja") is None:
+            raise RuntimeError("torch builds extensions with ninja, which is not installed. "
+                               "Fix: apt-get install ninja-build, or pip install ninja")
+
     def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
         from torch.utils import cpp_extension  # imported late: it looks for CUDA and prints
 
-        try:
-            cpp_extension.verify_ninja_availability()
-        except RuntimeError as reason:
-            raise RuntimeError("torch builds extensions with ninja, which is not installed. "
-                               "Fix: apt-get install ninja-build, or pip install ninja") from reason
-        (folder / "module.cpp").write_text(self.text)
+        written, told = folder / "module.cpp", folder / "module.d"
+        written.write_text(self.text)
         try:
             module = cpp_extension.load(  # one name may be loaded only once in a process
-                f"{self.name}_{folder.name}", [str(folder / "module.cpp")],
+                f"{self.name}_{folder.name}", [str(written)],
                 extra_cflags=self.compiler.flags, extra_ldflags=self.links,
                 extra_include_paths=self.compiler.folders, build_directory=str(folder),
                 with_cuda=False).__file__
-        except (RuntimeError, ImportError) as reason:
-            self.refuse(sentence_of("tutti's binding to torch", str(reason)))
-        told = answer_of("ninja", "-C", str(folder), "-t", "deps", "module.o").splitlines()
-        return module, [path.strip() for path in told if path.startswith("    ")]
+        except RuntimeError as reason:
+            self.refuse(sentence_of("tutti's binding to torch", str(reason),
+                                    "let CXX be a compiler that this torch supports, and install "
+                                    "Python's headers"))
+        except ImportError as reason:
+            self.refuse(f"tutti's binding to torch compiles but does not load: {reason}. "
+                        "Fix: let CXX be the compiler that this torch was built with")
+        # Not asked of ninja, which is not told of headers in a system's folders.
+        answer_of(*self.compiler.command, *self.compiler.flags, *self.compiler.includes,
+                  *(f"-I{each}" for each in cpp_extension.include_paths()),
+                  f"-I{sysconfig.get_paths()['include']}", "-M", "-MF", str(told), str(written))
+        return module, headers_in(told)
 
 
 class Build(Kept):
@@ -280,15 +297,17 @@ class Build(Kept):
     def compile_with(self, folder: pathlib.Path, objects: list[str]) -> tuple[str, list[str]]:
         written, made, told = (str(folder / f"{self.name}.{each}") for each in ("cpp", "so", "d"))
         pathlib.Path(written).write_text(self.text)
+        # Two versions of a type may be loaded into one process, and must not share its functions.
+        apart = ["-fno-gnu-unique"] if self.compiler.is_gnu else []
         done = subprocess.run(
-            [*self.compiler.command, *self.compiler.flags,
-             f"-D_GLIBCXX_USE_CXX11_ABI={self.compiler.abi}",
-             *(f"-I{each}" for each in self.compiler.folders), "-shared", "-fPIC", written, "-o", made,
+            [*self.compiler.command, *self.compiler.flags, *apart, *self.compiler.includes,
+             f"-D_GLIBCXX_USE_CXX11_ABI={self.compiler.abi}", "-shared", "-fPIC", written, "-o", made,
              "-MD", "-MF", told, *objects, *self.compiler.links],
             capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self.refuse(sentence_of(self.strategy, done.stderr + done.stdout or
-                                    f"the compiler ends with status {done.returncode}"))
+                                    f"the compiler ends with status {done.returncode}",
+                                    "name a type that <tutti/strategies.hpp> or your header declares"))
         try:
             ctypes.CDLL(made)
         except OSError as reason:
@@ -302,6 +321,7 @@ def compiled(strategy: str, header: str | None = None, optimizer: str | None = N
     """Returns the binding to torch, and the address of the strategy's function for it. Where
     neither has been built yet, both are built at once."""
     its, bound = Build(strategy, header, optimizer, place), Binding(place)
+    bound.expect_ninja()
     with concurrent.futures.ThreadPoolExecutor(1) as beside:
         module = beside.submit(bound.module)
         function = its.library().tutti_torch_trainer

@@ -4,6 +4,7 @@ import atexit
 import collections.abc
 import contextlib
 import itertools
+import operator
 import os
 import sys
 import weakref
@@ -51,7 +52,16 @@ def _expect_company(processes: int) -> None:
 def _magnitudes(options) -> dict:
     if not isinstance(options, collections.abc.Mapping):
         raise RuntimeError(f"options must be a dict, not {options!r}. Fix: {{\"run.deadline\": 60.0}}")
-    return dict(options)
+    return {str(name): _printed(value) for name, value in options.items()}
+
+
+def _printed(value) -> str:
+    """Returns an option's value as C++ reads it: a number of any type in digits, or a name."""
+    if not isinstance(value, (str, bool)):
+        for number in (operator.index, float):
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                return repr(number(value))
+    return str(value)
 
 
 def _end() -> None:
@@ -151,9 +161,9 @@ class DataParallel(torch.nn.Module):
         self._scaler = scaler
         parameters = list(module.named_parameters())
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
-        binding, trained = _compiled(strategy, header, its.type if its else None,
-                                     _place_of(parameters))
-        self._trainer = binding.Model(trained, parameters, self._options, find_unused_parameters,
+        binding, compiled_strategy = _compiled(strategy, header, its.type if its else None,
+                                               _place_of(parameters))
+        self._trainer = binding.Model(compiled_strategy, parameters, self._options, find_unused_parameters,
                                      its.values() if its else {})
         _models.add(self)
         self.rank = self._trainer.rank
@@ -421,7 +431,7 @@ class DataParallel(torch.nn.Module):
                                f"{there[1]}, but this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many ranks")
         self._expect_one_step(state["steps"])
-        was = state.get("options", self._options)  # a saved state may lack them
+        was = _magnitudes(state.get("options", self._options))  # a saved state may lack them
         self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
 
     def _expect_one_step(self, steps: int) -> None:
