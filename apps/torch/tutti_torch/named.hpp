@@ -16,7 +16,7 @@
 
 namespace tutti_torch {
 
-/// Sets an option to the value that Python prints as `its`. Throws tutti::usage_error if it cannot
+/// Sets an option to the value that is written as `its`. Throws tutti::usage_error if it cannot
 /// have that value.
 template <class Value>
 void set_option(const std::string& name, const std::string& its, Value& value) {
@@ -44,7 +44,7 @@ void set_option(const std::string& name, const std::string& its, Value& value) {
 }
 
 /// Returns the engine options with the given values. Throws tutti::usage_error for an unknown name
-/// or a value of the wrong type.
+/// or a value that the option cannot have.
 template <class Strategy>
 tutti::engine_options<Strategy> options_from(named_options given) {
   tutti::engine_options<Strategy> set;

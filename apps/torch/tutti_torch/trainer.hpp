@@ -12,7 +12,7 @@
 /// strategy without them (trainer_of.hpp).
 namespace tutti_torch {
 
-/// Engine options by name, such as "fusion.bytes", as Python prints their values.
+/// Engine options by name, such as "fusion.bytes", with their values in digits or by name.
 using named_options = std::map<std::string, std::string>;
 /// An optimizer's values by name. All are Python floats, because rank 0 sends its values to all
 /// ranks as one tensor.
@@ -44,7 +44,8 @@ struct request {
   int device = 0;       ///< where the model lies, if on a GPU
 };
 
-/// A compiled strategy's only function, whose name in its library is `tutti_torch_trainer`.
+/// A compiled strategy's only function, whose name in its library is `tutti_torch_trainer`. The
+/// caller owns the trainer.
 template <class Queue>
 using make_trainer = trainer<Queue>*(const request&);
 

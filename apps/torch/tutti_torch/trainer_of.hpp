@@ -14,34 +14,35 @@
 
 namespace tutti_torch {
 
+template <class Transports, class Strategy, class Optimizer>
+using trainer_over =
+    tutti::adapter::trainer_of<Strategy, typename Transports::transport, Optimizer,
+                               tutti::adapter::side_transport<typename Transports::transport>,
+                               trainer<typename Transports::queue>>;
+
 /// Trains with `Strategy` over transports of its own, and with an optimizer of tutti's or none.
 template <class Transports, class Strategy,
           class Optimizer =
               tutti::adapter::left_to_the_user<Strategy, typename Transports::transport>>
-class trainer_of final : private Transports,
-                         public tutti::adapter::trainer_of<Strategy, typename Transports::transport,
-                                                           Optimizer, tutti::transport::mpi,
-                                                           trainer<typename Transports::queue>> {
-  using trained =
-      tutti::adapter::trainer_of<Strategy, typename Transports::transport, Optimizer,
-                                 tutti::transport::mpi, trainer<typename Transports::queue>>;
+class trainer_of final : private Transports, public trainer_over<Transports, Strategy, Optimizer> {
+  using base = trainer_over<Transports, Strategy, Optimizer>;
 
  public:
   explicit trainer_of(const request& asked)
       : trainer_of(asked.device, options_from<Strategy>(asked.options),
-                   optimizer_from<Optimizer>(asked.values, trained::until_scaled())) {}
+                   optimizer_from<Optimizer>(asked.values, base::until_scaled())) {}
 
   void replan(const named_options& given) override {
-    trained::engine().replan(options_from<Strategy>(given));
+    base::engine().replan(options_from<Strategy>(given));
   }
   void change(const named_values& given) override {
-    trained::ask_for(optimizer_from<Optimizer>(given));
+    base::ask_for(optimizer_from<Optimizer>(given));
   }
 
-  std::uint64_t steps() override { return trained::engine().steps(); }
+  std::uint64_t steps() override { return base::engine().steps(); }
 
   std::vector<std::vector<float>> saved() override {
-    auto& engine = trained::engine();
+    auto& engine = base::engine();
     if (engine.servers() > 0) {
       throw tutti::usage_error(
           "this strategy's servers hold state that no worker can save. Fix: save only "
@@ -58,8 +59,8 @@ class trainer_of final : private Transports,
 
   void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories, float scale,
               const named_options& was) override {
-    auto& engine = trained::engine();
-    using engine_type = typename trained::engine_type;
+    auto& engine = base::engine();
+    using engine_type = typename base::engine_type;
     engine.drain();
     tutti::expect_goes_on<typename engine_type::architecture, typename engine_type::compression>(
         options_from<Strategy>(was), engine.asked(), steps);
@@ -73,15 +74,15 @@ class trainer_of final : private Transports,
           "this state is of another strategy, model or optimizer. Fix: load one that the same ones "
           "saved, in a job of as many ranks");
     }
-    if (scale != trained::scale()) {
-      trained::scaled_by(scale);
+    if (scale != base::scale()) {
+      base::scaled_by(scale);
     }
     engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, memories);
   }
 
  private:
-  trainer_of(int device, const typename trained::options& set, const Optimizer& values)
-      : Transports(device), trained(Transports::world(), Transports::beside(), set, values) {}
+  trainer_of(int device, const typename base::options& set, const Optimizer& values)
+      : Transports(device), base(Transports::world(), Transports::beside(), set, values) {}
 };
 
 }  // namespace tutti_torch

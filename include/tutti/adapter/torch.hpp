@@ -8,7 +8,6 @@
 #include "tutti/adapter/trainer_of.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/role/optimizer.hpp"
-#include "tutti/role/transport.hpp"
 
 /// Adapters for the training loops of other frameworks.
 namespace tutti::adapter {

@@ -56,10 +56,6 @@ enum class unused_parameters {
 /// A LibTorch model that a trainer trains, whatever its strategy. adapter::data_parallel tells what
 /// it promises. `Queue` works on the memory where the model lies. One file although it is long:
 /// what autograd and the user may call, in any order, is one state machine.
-///
-/// Gradients lie in one arena per element type, in backward order. Each `.grad` is a view of it
-/// with the strides of its parameter, even after the user has reset `.grad` to none. Code that has
-/// kept the previous `.grad` then gets other memory for it, with its values.
 template <class Queue>
 class torch_model {
   static constexpr bool on_device = has_own_memory<Queue>;
@@ -75,13 +71,13 @@ class torch_model {
   /// construct this with the same model. `trained_by` must not have been started.
   torch_model(std::unique_ptr<trainer_type> trained_by, std::vector<named_parameter> parameters,
               unused_parameters unused = {})
-      : is_(trained_by->properties()),
+      : strategy_(trained_by->properties()),
         unused_(unused),
         all_(std::move(parameters)),
         memory_(trained_by->queue()),
         trainer_(std::move(trained_by)) {
     lay_out();
-    if (is_.updates) {
+    if (strategy_.updates) {
       expect_zeros_where_unused();
     }
     let_the_engine_see();  // torch may still be writing the parameters
@@ -93,9 +89,9 @@ class torch_model {
       }
     }
     if (!serves()) {
-      hides_infinities_ =
-          !is_.updates && !is_.restores_residuals &&
-          (!is_.means_show_infinities || trainer_->average(trainer_->remembers() ? 1 : 0) > 0);
+      hides_infinities_ = !strategy_.updates && !strategy_.restores_residuals &&
+                          (!strategy_.means_show_infinities ||
+                           trainer_->average(trainer_->remembers() ? 1 : 0) > 0);
       std::vector<at::Tensor> frozen;
       for (const named_parameter& each : all_) {
         if (!each.value.requires_grad()) {
@@ -126,7 +122,7 @@ class torch_model {
     averages_ = what == gradients::averaged;
     forwarded_ = averages_;
     is_told_ = true;
-    if (is_.updates) {
+    if (strategy_.updates) {
       for (std::size_t i = 0; i < trained_.size(); ++i) {
         if (passes_ == 0) {
           trained_[i].awaited = false;  // a wait before the first pass is no module's
@@ -142,14 +138,14 @@ class torch_model {
   /// must call it with the same value. Throws usage_error for a scale other than 1 if means arrive
   /// a step late, or on a device if the compressor keeps residuals.
   void scaled_by(float scale) {
-    if (is_.restores_residuals) {
+    if (strategy_.restores_residuals) {
       trainer_->scaled_by(scale);
-    } else if (is_.means_a_step_late && scale != 1) {
+    } else if (strategy_.means_a_step_late && scale != 1) {
       throw usage_error(
           "under this architecture means arrive a step late, when the scale of the loss may have "
           "changed, and steps cannot be skipped. Fix: train without a scaler, or with "
           "architecture::replicated");
-    } else if (on_device && is_.keeps_residuals && scale != 1) {
+    } else if (on_device && strategy_.keeps_residuals && scale != 1) {
       throw usage_error(
           "on a GPU residuals are neither rescaled with the loss nor restored after a skipped "
           "step. Fix: train without a scaler, or with a compressor that keeps no residuals");
@@ -190,7 +186,7 @@ class torch_model {
     }
     entry& its = trained_[which];
     its.used = true;
-    if (is_.updates) {
+    if (strategy_.updates) {
       expect_awaited(its);
     }
     if (!averages_) {
@@ -219,7 +215,7 @@ class torch_model {
   /// Takes part in a step with zeros, because this rank has no batch for it.
   void take_part() {
     prepare_pass();
-    if (is_.updates) {
+    if (strategy_.updates) {
       trainer_->take_values();
     }
     begun_ = true;
@@ -329,7 +325,7 @@ class torch_model {
                                   ", but gradients are sent as float, half or bfloat16. Fix: "
                                   "model.float(), or freeze it"}));
     }
-    if (is_.updates && type != at::kFloat) {
+    if (strategy_.updates && type != at::kFloat) {
       throw usage_error(its.name +
                         " has 16-bit elements, but tutti's optimizers update 32-bit floats. Fix: "
                         "model.float(), or an optimizer of your own");
@@ -339,7 +335,7 @@ class torch_model {
                         " has elements that share memory, or gaps between them. Fix: make the "
                         "parameter from tensor.contiguous()");
     }
-    if (type != at::kFloat && is_.sends_parameters) {
+    if (type != at::kFloat && strategy_.sends_parameters) {
       throw usage_error(its.name +
                         " has 16-bit elements, but this architecture sends parameters as 32-bit "
                         "floats. Fix: model.float(), or an architecture that sends gradients");
@@ -356,7 +352,7 @@ class torch_model {
   }
   /// Whether a gradient that autograd writes now is of another model's pass.
   bool is_of_another() const {
-    return !is_.updates && averages_ && is_told_ && !forwarded_ && !begun_;
+    return !strategy_.updates && averages_ && is_told_ && !forwarded_ && !begun_;
   }
   void expect_forwarded() const {
     if (!forwarded_) {
@@ -381,6 +377,7 @@ class torch_model {
     }
     its.read_by_others = true;
   }
+
   void lay_out() {
     std::map<at::ScalarType, std::int64_t> lengths;
     for (const named_parameter& each : all_) {
@@ -488,7 +485,7 @@ class torch_model {
     if (hides_infinities_) {
       infinities_.hide(index(id_of(its)), its.view);
     }
-    if (is_.updates) {
+    if (strategy_.updates) {
       gradient = its.on_its_way;
       // The parameter may be updated before autograd reads it again in this pass. Because of its
       // new version autograd then refuses.
@@ -524,7 +521,7 @@ class torch_model {
   /// Waits until the parameter's last gradient has left the arena. If no forward pass has read the
   /// parameter, it may still be there.
   void await_departed(const entry& its) {
-    if (is_.updates) {
+    if (strategy_.updates) {
       let_torch_see(its);
     }
   }
@@ -558,7 +555,7 @@ class torch_model {
     if (averages_ && !begun_.exchange(true)) {
       try {
         prepare_pass();
-        if (is_.updates) {
+        if (strategy_.updates) {
           expect_forwarded();
           trainer_->take_values();
         }
@@ -582,7 +579,7 @@ class torch_model {
         is_used(each) && each.parameter.grad().defined() ? hand_in(each) : absent(each);
       }
     }
-    if (is_.updates) {
+    if (strategy_.updates) {
       for (entry& each : trained_) {
         each.used = false;
         each.handed_in = false;
@@ -608,11 +605,11 @@ class torch_model {
   /// in its place, because an infinity would stay in the residuals. Every rank is now shown an
   /// infinity, so that all of them skip the step.
   bool is_to_be_skipped() {
-    if (is_.restores_residuals) {
+    if (strategy_.restores_residuals) {
       return trainer_->skipped() != skipped_;
     }
     const bool skips = hides_infinities_ && trainer_->average(infinities_.any() ? 1 : 0) > 0;
-    if (skips && is_.means_a_step_late) {
+    if (skips && strategy_.means_a_step_late) {
       throw usage_error(
           "a rank has a gradient that is not finite, but under this architecture skipping the "
           "step would lose the mean of the one before. Fix: architecture::replicated, or clip "
@@ -625,7 +622,7 @@ class torch_model {
     return unused_ == unused_parameters::as_zeros || its.used;
   }
   bool shows_mean(const entry& its) const {
-    return is_used(its) || (is_.means_a_step_late && its.used_before);
+    return is_used(its) || (strategy_.means_a_step_late && its.used_before);
   }
   /// Finds out which parameters any rank has used. Zeros are sent of all others, from their parts
   /// of the arena, so that a `.grad` which lies there moves to other memory.
@@ -647,7 +644,7 @@ class torch_model {
   /// Adds each mean that no `.grad` shows to the residual of its parameter. Such a mean is made of
   /// what earlier passes have left out, and is thereby left out again.
   void remember_unseen() {
-    if (!is_.keeps_residuals ||
+    if (!strategy_.keeps_residuals ||
         std::ranges::all_of(trained_, [this](const entry& its) { return shows_mean(its); })) {
       return;
     }
@@ -674,7 +671,7 @@ class torch_model {
     }
   }
 
-  strategy_properties is_;
+  strategy_properties strategy_;
   unused_parameters unused_;
   std::vector<named_parameter> all_;
   std::vector<known> known_;    ///< what each of them was when it was given

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -71,19 +70,19 @@ using left_to_the_user =
 template <class Transport>
 using side_transport = typename detail::side_transport<Transport>::type;
 
-/// Trains with an engine of `Strategy`. `Face` is the interface that an adapter sees: trainer, or
+/// Trains with an engine of `Strategy`. `Interface` is what an adapter sees: trainer, or
 /// one that adds functions to it, for a class derived from this one to define.
 /// Both transports are for this model only: one for gradients, and `Beside`, in host memory, for
 /// all other messages. They must outlive this object.
 template <class Strategy, class Transport, optimizer_policy Optimizer, class Beside,
-          class Face = trainer<typename Transport::queue_type>>
+          class Interface = trainer<typename Transport::queue_type>>
 requires(!has_virtual_time<Transport> &&  // because autograd waits
-         !has_own_memory<typename Beside::queue_type>) class trainer_of : public Face {
+         !has_own_memory<typename Beside::queue_type>) class trainer_of : public Interface {
   using types = engine_types<Strategy, Transport, Optimizer, monitor::none>;
   using compression = typename types::compression;
   using architecture = typename types::architecture;
   using queue_type = typename Transport::queue_type;
-  using stream_type = typename Face::stream_type;
+  using stream_type = typename Interface::stream_type;
   static constexpr bool on_device = has_own_memory<queue_type>;
   static constexpr bool updates = !facts::leaves_means<Optimizer>;
   static constexpr bool restores = std::is_same_v<Optimizer, optimizer::scaled_elsewhere>;
