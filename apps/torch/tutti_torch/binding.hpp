@@ -40,10 +40,10 @@ class model_of_python : private tutti::transport::detail::mpi_session,
   using base = tutti::adapter::torch_model<Queue>;
 
  public:
-  model_of_python(trainer<Queue>* trained_by,
+  model_of_python(std::unique_ptr<trainer<Queue>> trained_by,
                   std::vector<tutti::adapter::named_parameter> parameters,
                   tutti::adapter::unused_parameters unused)
-      : base(std::unique_ptr<trainer<Queue>>(trained_by), std::move(parameters), unused) {}
+      : base(std::move(trained_by), std::move(parameters), unused) {}
 
   trainer<Queue>& trained_by() { return static_cast<trainer<Queue>&>(base::trained_by()); }
 };
@@ -80,7 +80,7 @@ void bind(py::module_& module) {
         const py::gil_scoped_release others_run;
         auto* const made = reinterpret_cast<make_trainer<Queue>*>(strategy);
         return held_by_python<model>(
-            new model(made(asked), std::move(all),
+            new model(std::unique_ptr<trainer<Queue>>(made(asked)), std::move(all),
                       find_unused ? unused_parameters::left_alone : unused_parameters::as_zeros));
       }))
       .def(
