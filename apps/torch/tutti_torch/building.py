@@ -72,10 +72,17 @@ def answer_of(*command: str) -> str:
                            "Fix: apt-get install g++ ninja-build libopenmpi-dev") from reason
 
 
-def digest(path: str) -> str:
+def digest(path: str) -> str | None:
+    """Returns a hash of the file's contents, or None if it cannot be read."""
     with contextlib.suppress(OSError):
         return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
-    return ""
+    return None
+
+
+def changed_since(path: str, then: float) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.getmtime(path) > then
+    return True
 
 
 def headers_in(rule: pathlib.Path) -> list[str]:
@@ -128,7 +135,7 @@ class Kept:
         """Returns the path of the last product, if none of its headers has changed since."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             known = json.loads((self.folder / "built.json").read_text())
-            if all(digest(path) == its for path, its in known["headers"].items()):
+            if all(its and digest(path) == its for path, its in known["headers"].items()):
                 return known["file"]
         return None
 
@@ -138,10 +145,11 @@ class Kept:
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         began = time.time()
         file, headers = self.compile(folder)
-        # A header that has changed meanwhile counts as changed, whichever version was read.
-        (folder / "built.json").write_text(json.dumps(
-            {"file": file, "headers": {each: digest(each) if os.path.getmtime(each) <= began or
-                                       pathlib.Path(each).parent == folder else "" for each in headers}}))
+        # Which version was read of a header that has changed meanwhile is not known. The source, in
+        # `folder`, follows from the key.
+        read = {each: None if changed_since(each, began) else digest(each)
+                for each in headers if pathlib.Path(each).parent != folder}
+        (folder / "built.json").write_text(json.dumps({"file": file, "headers": read}))
         (folder / "built.json").replace(self.folder / "built.json")
         for other in self.folder.iterdir():
             if other.is_dir() and other != folder:

@@ -49,14 +49,15 @@ def _expect_company(processes: int) -> None:
                            "mpicxx is found here, and not torchrun")
 
 
-def _magnitudes(options) -> dict:
+def _in_text(options) -> dict:
+    """Returns options by name, with their values as C++ reads them."""
     if not isinstance(options, collections.abc.Mapping):
         raise RuntimeError(f"options must be a dict, not {options!r}. Fix: {{\"run.deadline\": 60.0}}")
     return {str(name): _printed(value) for name, value in options.items()}
 
 
 def _printed(value) -> str:
-    """Returns an option's value as C++ reads it: a number of any type in digits, or a name."""
+    """Returns a number of any type in digits, and anything else as Python prints it."""
     if not isinstance(value, (str, bool)):
         for number in (operator.index, float):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
@@ -155,7 +156,7 @@ class DataParallel(torch.nn.Module):
             raise RuntimeError("scaler.step() skips an update that tutti has already made. Fix: "
                                "train without optimizer=, or without a scaler")
         self.module = module
-        self._options = _magnitudes(options or {})
+        self._options = _in_text(options or {})
         self.broadcast_buffers = broadcast_buffers
         self._strategy = strategy
         self._scaler = scaler
@@ -338,7 +339,7 @@ class DataParallel(torch.nn.Module):
         A state must be loaded under the options under which it was saved. If `options` is refused,
         the model ends on every rank. Cost: a few messages, and allocating the plan's buffers again.
         """
-        options = _magnitudes(options)
+        options = _in_text(options)
         if "run.deadline" in options:
             raise RuntimeError("run.deadline is fixed when the model is wrapped. Fix: leave it "
                                "out, or wrap the model again")
@@ -431,7 +432,7 @@ class DataParallel(torch.nn.Module):
                                f"{there[1]}, but this is rank {here[0]} of {here[1]}. Fix: let "
                                "every rank save and load its own, in a job of as many ranks")
         self._expect_one_step(state["steps"])
-        was = _magnitudes(state.get("options", self._options))  # a saved state may lack them
+        was = _in_text(state.get("options", self._options))  # a saved state may lack them
         self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
 
     def _expect_one_step(self, steps: int) -> None:

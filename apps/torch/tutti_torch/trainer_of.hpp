@@ -14,6 +14,7 @@
 
 namespace tutti_torch {
 
+/// The adapter's trainer behind this package's interface.
 template <class Transports, class Strategy, class Optimizer>
 using trainer_over =
     tutti::adapter::trainer_of<Strategy, typename Transports::transport, Optimizer,
