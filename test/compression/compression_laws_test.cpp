@@ -242,11 +242,6 @@ std::vector<float> times(std::span<const float> values, float factor) {
 
 template <class C, class... Some>
 constexpr bool is_one_of = (std::is_same_v<C, Some> || ...);
-/// Whether each element arrives as a vote of 1 or -1, which no factor of the loss changes:
-/// optimizer::loss_scaled is not for them.
-template <class C>
-constexpr bool sends_votes = is_one_of<C, compression::sign, compression::signum,
-                                       compression::error_feedback<compression::sign>>;
 /// Whether small numbers are rounded more coarsely than others, for which losses are scaled.
 template <class C>
 constexpr bool sends_halves =
@@ -277,9 +272,7 @@ void sends_the_same_whatever_the_loss_is_multiplied_by(const options_of<C>& set)
 /// remembered is multiplied by just them. The bounds of `make_small` are among the gradients'
 /// magnitudes.
 TYPED_TEST(compression_law, sends_the_same_whatever_the_loss_is_multiplied_by) {
-  if constexpr (sends_votes<TypeParam>) {
-    GTEST_SKIP() << "votes have no magnitude";
-  } else if constexpr (sends_halves<TypeParam>) {
+  if constexpr (sends_halves<TypeParam>) {
     GTEST_SKIP() << "small numbers have fewer bits";
   } else {
     options_of<TypeParam> set;

@@ -47,10 +47,10 @@ TEST_F(Headers, KernelsNeedNoLibrary) {
   const on_gpu<std::uint32_t> words(queue, 1);
   kernels::negate(queue, g.span());
   kernels::pack_signs(queue, g.input(), words.data());
-  kernels::add_signs(queue, words.data(), nullptr, x.span());
+  kernels::add_signs(queue, words.data(), 1.0f, x.span());
   EXPECT_EQ(x.read(), (std::vector<float>{2, 5}));
   const on_gpu<float> votes(queue, 2);
-  kernels::unpack_signs(queue, words.data(), nullptr, votes.span());
+  kernels::unpack_signs(queue, words.data(), 1.0f, votes.span());
   EXPECT_EQ(votes.read(), (std::vector<float>{-1, -1}));
 
   const std::size_t places = kernels::selection_candidates(2, 1);

@@ -441,10 +441,12 @@ TEST_F(Kernels, Signs) {
     kernels::pack_signs(host, input, here.data());
     kernels::pack_signs(queue, there_input.input(), there.data());
     EXPECT_EQ(there.read(), here) << n << " behind " << offset;
-    for (const bool scaled : {false, true}) {
-      kernels::add_signs(host, here.data(), scaled ? scale.data() : nullptr, input);
-      kernels::add_signs(queue, there.data(), scaled ? there_scale.data() : nullptr,
-                         there_input.span());
+    kernels::add_signs(host, here.data(), scale.data(), input);
+    kernels::add_signs(queue, there.data(), there_scale.data(), there_input.span());
+    EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
+    for (const float worth : {1.0f, 0.7f}) {
+      kernels::add_signs(host, here.data(), worth, input);
+      kernels::add_signs(queue, there.data(), worth, there_input.span());
       EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
     }
     auto unpacked = input;
@@ -458,8 +460,8 @@ TEST_F(Kernels, Signs) {
     EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
     const auto more = normal_values(n, 8);
     const on_gpu there_more(queue, more, offset);
-    kernels::add_and_pack_signs(host, input, more, here.data());
-    kernels::add_and_pack_signs(queue, there_input.span(), there_more.input(), there.data());
+    kernels::add_and_pack_signs(host, input, more, 0.7f, here.data());
+    kernels::add_and_pack_signs(queue, there_input.span(), there_more.input(), 0.7f, there.data());
     EXPECT_EQ(there.read(), here) << n << " behind " << offset;
     EXPECT_TRUE(same_bits(there_input.read(), input)) << n << " behind " << offset;
   };

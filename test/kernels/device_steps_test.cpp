@@ -393,9 +393,9 @@ void one_pass_with_a_residual_is_the_hosts(std::size_t n) {
   std::vector<std::uint32_t> packed_here(words, 77);
   std::vector<std::uint32_t> packed_there(words, 99);
   inline_queue queue;
-  kernels::add_and_pack_signs(queue, here, from, packed_here.data());
-  on_packs<Width>(words, element::add_and_pack_words{there.data(), from.data(), n, nullptr,
-                                                     packed_there.data()});
+  kernels::add_and_pack_signs(queue, here, from, 0.3f, packed_here.data());
+  on_packs<Width>(
+      words, element::add_and_pack_words{there.data(), from.data(), n, 0.3f, packed_there.data()});
   EXPECT_EQ(packed_here, packed_there) << n;
   EXPECT_TRUE(same_bits(here, there)) << n;
 }
@@ -450,19 +450,19 @@ void are_added_as_the_hosts_are(std::size_t n) {
   kernels::pack_signs(queue, input, packed.data());
   const std::size_t whole = round_up(n, Width);
   const float magnitude = 0.3f;
-  for (const float* each : {&magnitude, static_cast<const float*>(nullptr)}) {
+  for (const kernels::sign_worth each : {kernels::sign_worth(&magnitude), {1.0f}, {0.7f}}) {
     auto sum = normal_values(n, 17);
     auto expected = sum;
     for (std::size_t i = 0; i < n; ++i) {
-      expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * (each == nullptr ? 1.0f : 0.3f);
+      expected[i] += (input[i] < 0 ? -1.0f : 1.0f) * each.read();
     }
-    on_packs<Width>(whole, element::decode_signs<kernels::detail::added>{packed.data(), each,
-                                                                         sum.data(), n, n});
+    on_packs<Width>(whole, element::decode_signs<kernels::detail::added>{
+                               packed.data(), each.magnitude, sum.data(), n, n, each.set});
     EXPECT_TRUE(same_bits(sum, expected)) << n;
     std::vector<float> unpacked(n);
     kernels::unpack_signs(queue, packed.data(), each, unpacked);
-    on_packs<Width>(whole, element::decode_signs<kernels::detail::written>{packed.data(), each,
-                                                                           sum.data(), n, n});
+    on_packs<Width>(whole, element::decode_signs<kernels::detail::written>{
+                               packed.data(), each.magnitude, sum.data(), n, n, each.set});
     EXPECT_TRUE(same_bits(sum, unpacked)) << n;
   }
 }

@@ -208,10 +208,12 @@ TEST(unpack_signs, writes_what_added_to_zeros_is_there) {
       out.pop_back();
       EXPECT_TRUE(same_bits(out, expected)) << n;
     }
-    std::vector<float> votes(n);
-    kernels::unpack_signs(queue, words.data(), nullptr, votes);
-    for (std::size_t i = 0; i < n; ++i) {
-      EXPECT_EQ(votes[i], input[i] < 0 ? -1.0f : 1.0f) << i;
+    for (const float worth : {1.0f, 64.0f}) {
+      std::vector<float> votes(n);
+      kernels::unpack_signs(queue, words.data(), worth, votes);
+      for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_EQ(votes[i], input[i] < 0 ? -worth : worth) << i;
+      }
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "tutti/architecture/sparse_tree.hpp"
 #include "tutti/compression/block_int8.hpp"
 #include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/chain.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
 #include "tutti/compression/fp16.hpp"
@@ -26,6 +27,7 @@
 #include "tutti/compression/push_only.hpp"
 #include "tutti/compression/random_k.hpp"
 #include "tutti/compression/scaled_sign.hpp"
+#include "tutti/compression/sign.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -136,8 +138,8 @@ TEST(LossScale, GrowsNoFurtherThanFloatsDo) {
   EXPECT_EQ(values.scale, 2e38f);
 }
 
-/// On what else the steps depend, so that steps taken later, or with another scale, differ.
-enum class depends { on_nothing, on_its_number, on_the_scale };
+/// Whether what a step sends depends on its number, so that steps taken later differ.
+enum class depends { on_nothing, on_its_number };
 
 /// Expects steps that are not finite to change nothing, not even what later steps send. A scale
 /// that grows and falls by powers of two changes nothing either.
@@ -255,9 +257,35 @@ TEST(LossScaled, SkipsWhatItsCompressorWouldHide) {
     set.compression.density = 0.05;
     trained_with_residuals<strategy>(2, {not_finite, 0}, {{0.125f, 0.5f}, 1024.0f}, set);
   }
-  // A vote is finite even if the voter's gradient is not.
-  skipped_steps_leave_residuals<compose<compression::signum, architecture::majority_vote>>(
-      {}, depends::on_the_scale);
+}
+/// A vote is finite even if the voter's gradient is not, and the result is not ±1 but ±the scale
+/// before it is divided, on workers and on servers.
+TEST(LossScaled, CountsVotesAsWithoutAScale) {
+  using compression::error_feedback, compression::sign, compression::signum;
+  skipped_steps_leave_residuals<compose<signum, architecture::majority_vote>>({});
+  {
+    using strategy = compose<signum, architecture::majority_vote>;
+    engine_options<strategy> set;
+    set.architecture.tie = architecture::tie::by_chance;
+    set.architecture.single = architecture::single_voter::is_believed;
+    skipped_steps_leave_residuals<strategy>(set, depends::on_its_number);
+  }
+  skipped_steps_leave_residuals<compose<signum, architecture::all_gather, fusion::when_ready>>({});
+  skipped_steps_leave_residuals<compose<signum, architecture::reduce_scatter_all_gather>>({});
+  skipped_steps_leave_residuals<compose<error_feedback<sign>, architecture::all_gather>>({});
+  skipped_steps_leave_residuals<compose<compression::momentum_correction<error_feedback<
+                                            compression::chain<compression::top_k, sign>>>,
+                                        architecture::all_gather>>({});
+  {
+    using strategy = compose<error_feedback<sign>, architecture::parameter_server<>, fusion::all,
+                             partition::into>;
+    engine_options<strategy> set;
+    set.partition.bytes = 1000;
+    set.architecture.servers = 2;
+    skipped_steps_leave_residuals<strategy>(set);
+  }
+  using strategy = compose<compression::push_only<signum>, architecture::parameter_server<>>;
+  skipped_steps_leave_residuals<strategy>({});
 }
 
 TEST(LossScaled, FallsToNoScaleThatNothingCanBeDividedBy) {

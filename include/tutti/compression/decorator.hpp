@@ -72,8 +72,9 @@ class decorator {
   }
   template <class Queue>
   requires decodes<C>
-  void decode(Queue& queue, const_wire in, std::span<float> values) const {
-    compression_.decode(queue, in, values);
+  void decode(Queue& queue, const_wire in, std::span<float> values,
+              const chunk_context& where = {}) const {
+    tutti::decode(compression_, queue, in, values, where.after(Rows));
   }
   template <class Queue>
   requires summable void fold(Queue& queue, wire into, const_wire from) const {

@@ -10,7 +10,8 @@
 
 namespace tutti::compression {
 
-/// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1.
+/// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1. Where the loss is
+/// scaled, a vote is worth the scale, so that dividing by it gives +1 or -1.
 /// Wire: one bit an element, 1 for -1. The n elements, padded to a multiple of 32, are seen as 32
 /// rows of n / 32. A 32-bit word takes one bit of each row, the first row's in its most significant
 /// bit.
@@ -31,20 +32,23 @@ struct sign {
   }
 
   template <class Queue>
-  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
-    kernels::add_signs(queue, in.header<std::uint32_t>(), nullptr, sum);
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum,
+                  const chunk_context& where = {}) const {
+    kernels::add_signs(queue, in.header<std::uint32_t>(), where.scale, sum);
   }
 
   template <class Queue>
-  void decode(Queue& queue, const_wire in, std::span<float> values) const {
-    kernels::unpack_signs(queue, in.header<std::uint32_t>(), nullptr, values);
+  void decode(Queue& queue, const_wire in, std::span<float> values,
+              const chunk_context& where = {}) const {
+    kernels::unpack_signs(queue, in.header<std::uint32_t>(), where.scale, values);
   }
 
   /// Encodes gradient + residual; the residual becomes what the votes leave behind.
   template <class Queue>
   void encode_with_residual(Queue& queue, std::span<const float> gradient,
-                            std::span<float> residual, wire out, const chunk_context&) const {
-    kernels::add_and_pack_signs(queue, residual, gradient, out.header<std::uint32_t>());
+                            std::span<float> residual, wire out, const chunk_context& where) const {
+    kernels::add_and_pack_signs(queue, residual, gradient, where.scale,
+                                out.header<std::uint32_t>());
   }
 
   /// Writes the payload of the majority's signs; a tie is +1. The result is what accumulating every

@@ -10,8 +10,8 @@
 
 namespace tutti::compression {
 
-/// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote. An optimizer
-/// that keeps a momentum of the result is refused.
+/// The sign of each element's momentum, m = beta * m + (1 - beta) * g, as one vote, which is worth
+/// what it is in `sign`. An optimizer that keeps a momentum of the result is refused.
 /// Wire: as `sign`.
 /// Cost: 1/32 of the bytes; one float of memory an element; two passes to encode.
 /// After: Bernstein et al., "signSGD with Majority Vote", 2018 (Signum).
@@ -54,8 +54,9 @@ class signum {
   }
 
   template <class Queue>
-  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
-    sign{}.accumulate(queue, in, sum);
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum,
+                  const chunk_context& where = {}) const {
+    sign{}.accumulate(queue, in, sum, where);
   }
 
   template <class Queue>

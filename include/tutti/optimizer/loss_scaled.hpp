@@ -22,9 +22,8 @@ namespace tutti::optimizer {
 /// was before. What they remember is always multiplied by the same factor as the scale, and so are
 /// bounds of compressors. A compressor that remembers, or whose payloads do not add, never sees an
 /// infinity or NaN: where a worker has one, zeros are sent in the chunk's place, and the workers
-/// tell each other. Not for compression::sign and signum: a vote is 1 or -1 whatever the gradient
-/// is, and would be divided by the scale, too. Other values that are set beforehand, such as
-/// MXNet's thresholds, are multiplied by it.
+/// tell each other. Values that are set beforehand, such as votes of 1 and -1 and MXNet's
+/// thresholds, are multiplied by the scale, so that training is as without one.
 /// Runs on the host only. Cost: two passes over the mean gradient; where a compressor remembers, as
 /// much memory again and a copy of it each step; there, and where payloads do not add, a pass over
 /// the gradient each step, and 8 bytes from each worker to rank 0 and back.

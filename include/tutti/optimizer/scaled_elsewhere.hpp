@@ -23,10 +23,10 @@ enum class after_skipping {
 ///
 /// What compressors remember is restored after such a step to what it was before it, and is
 /// multiplied by the same factor as the scale, as are their bounds. This is all that loss_scaled
-/// does for residuals, at its cost; gradients are left alone. As there, votes of 1 and -1 are not
-/// multiplied: not for compression::sign and signum. Under residuals_stay, `skipped` counts the
-/// steps in which some worker's own gradient was not finite and zeros were encoded in its place.
-/// That costs a look at what is encoded, and no copy.
+/// does for residuals, at its cost; gradients are left alone. As there, values that are set
+/// beforehand, such as votes of 1 and -1, are multiplied by the scale. Under residuals_stay,
+/// `skipped` counts the steps in which some worker's own gradient was not finite and zeros were
+/// encoded in its place. That costs a look at what is encoded, and no copy.
 /// After: PyTorch's GradScaler.
 struct scaled_elsewhere : none {
   static constexpr bool needs_all_gradients = true;

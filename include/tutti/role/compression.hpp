@@ -90,7 +90,7 @@ template <class C>
 constexpr bool keeps_momentum = requires {
   requires C::keeps_momentum;
 };
-/// Whether every element arrives as 1 or -1, however large or small it was.
+/// Whether every element arrives as 1 or -1, times the loss scale, however large or small it was.
 template <class C>
 constexpr bool sends_signs_alone = requires {
   requires C::sends_signs_alone;
@@ -264,12 +264,14 @@ concept decodes = requires(const C compression, inline_queue& queue, const_wire 
   compression.decode(queue, in, values);
 };
 
-/// Overwrites `values` with the decoded payload. Zeros may differ in sign from those that were
-/// encoded.
+/// Overwrites `values` with the decoded payload, with the context of the elements, or without it if
+/// the policy does not use it. Zeros may differ in sign from those that were encoded.
 template <class C, class Queue>
 void decode(const C& compression, Queue& queue, const_wire in, std::span<float> values,
             const chunk_context& where) {
-  if constexpr (decodes<C>) {
+  if constexpr (requires { compression.decode(queue, in, values, where); }) {
+    compression.decode(queue, in, values, where);
+  } else if constexpr (decodes<C>) {
     compression.decode(queue, in, values);
   } else {
     queue.clear(values.data(), values.size_bytes());
@@ -584,7 +586,8 @@ concept knows_its_blocks = facts::unit_of<C>
 ///
 /// Optional:
 ///
-/// * `decode(queue, const_wire, values)`: overwrites the values with the decoded payload.
+/// * `decode(queue, const_wire, values)`: overwrites the values with the decoded payload. It may
+///   take a context besides, as `accumulate` may.
 /// * `fold_everywhere(queue, array of wires)`: folds the payloads in the array's order and leaves
 ///   the sum in all of them, in one pass.
 /// * `merge(queue, into, from, left_out, context)`: `into` becomes as much of the two payloads' sum

@@ -166,11 +166,11 @@ TUTTI_HD inline bool subtract_sign(float& value, float magnitude) {
   return negative;
 }
 
-/// Adds `from` to `into`, then subtracts the sign of the sum, 1 or -1. Returns whether it is
+/// Adds `from` to `into`, then subtracts `worth` with the sign of the sum. Returns whether that is
 /// negative.
-inline bool add_and_vote(float& into, float from) {
+inline bool add_and_vote(float& into, float from, float worth) {
   const float both = into + from;
-  into = both - (both < 0 ? -1.0f : 1.0f);
+  into = both - (both < 0 ? -worth : worth);
   return both < 0;
 }
 
@@ -261,42 +261,53 @@ void pack_signs_and_subtract(cuda::stream& queue, std::span<float> input, const 
                              std::uint32_t* words);
 
 /// into[i] += from[i]; then packs the signs of `into`, one vote an element, and subtracts what each
-/// stands for: into[i] -= ±1. One pass.
+/// stands for: into[i] -= ±worth. One pass.
 template <host_queue Queue>
 void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const float> from,
-                        std::uint32_t* words) {
+                        float worth, std::uint32_t* words) {
   queue.run([=] {
     widest([=] {
-      const auto negative = [=](std::size_t i) { return detail::add_and_vote(into[i], from[i]); };
+      const auto negative = [=](std::size_t i) {
+        return detail::add_and_vote(into[i], from[i], worth);
+      };
       detail::pack_row_by_row(into.size(), words, negative);
     });
   });
 }
 void add_and_pack_signs(cuda::stream& queue, std::span<float> into, std::span<const float> from,
-                        std::uint32_t* words);
+                        float worth, std::uint32_t* words);
 
-/// sum[i] += ±*magnitude, or ±1 if `magnitude` is null.
+/// What a sign is worth: a float in memory, read when the queue runs, or a number set beforehand.
+struct sign_worth {
+  const float* magnitude{};
+  float set{};  ///< what it is worth if `magnitude` is null
+
+  constexpr sign_worth(const float* in_memory) : magnitude(in_memory) {}
+  constexpr sign_worth(float number) : set(number) {}
+  float read() const { return magnitude == nullptr ? set : *magnitude; }
+};
+
+/// sum[i] += ±worth.
 template <host_queue Queue>
-void add_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
-               std::span<float> sum) {
+void add_signs(Queue& queue, const std::uint32_t* words, sign_worth worth, std::span<float> sum) {
   queue.run([=] {
-    const float positive = magnitude == nullptr ? 1 : *magnitude;
+    const float positive = worth.read();
     widest([=] { detail::decode_signs(words, positive, sum, detail::added()); });
   });
 }
-void add_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
+void add_signs(cuda::stream& queue, const std::uint32_t* words, sign_worth worth,
                std::span<float> sum);
 
-/// out[i] = ±*magnitude, or ±1 if `magnitude` is null, with the bits of adding it to zero.
+/// out[i] = ±worth, with the bits of adding it to zero.
 template <host_queue Queue>
-void unpack_signs(Queue& queue, const std::uint32_t* words, const float* magnitude,
+void unpack_signs(Queue& queue, const std::uint32_t* words, sign_worth worth,
                   std::span<float> out) {
   queue.run([=] {
-    const float positive = magnitude == nullptr ? 1 : *magnitude;
+    const float positive = worth.read();
     widest([=] { detail::decode_signs(words, positive, out, detail::written()); });
   });
 }
-void unpack_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitude,
+void unpack_signs(cuda::stream& queue, const std::uint32_t* words, sign_worth worth,
                   std::span<float> out);
 
 namespace element {
@@ -411,12 +422,11 @@ struct add_and_pack_words {
   float* into;
   const float* from;
   std::size_t n;
-  const float* magnitude;  // null: 1
+  float positive;
   std::uint32_t* out;
 
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {
-    const float positive = magnitude == nullptr ? 1 : *magnitude;
     const auto negative = [=](float& sum, float added) {
       sum += added;
       return kernels::detail::subtract_sign(sum, positive);
@@ -431,10 +441,11 @@ struct add_and_pack_words {
 template <class How>
 struct decode_signs {
   const std::uint32_t* in;  // the words of all blocks, one block after the other
-  const float* magnitudes;  // one for each block; null: all are 1
+  const float* magnitudes;  // one for each block; null: all are `set`
   float* out;
   std::size_t n;
   std::size_t block;
+  float set;
 
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {
@@ -443,7 +454,7 @@ struct decode_signs {
     const block_of here(number, block, n);
     const std::size_t words = sign_words(here.n);
     const std::uint32_t* const its = in + here.begin / 32;
-    const float positive = magnitudes == nullptr ? 1 : magnitudes[number];
+    const float positive = magnitudes == nullptr ? set : magnitudes[number];
     std::size_t row = divided(first - here.begin, words);
     std::size_t column = first - here.begin - row * words;
     const auto decode = [&](float& to) {

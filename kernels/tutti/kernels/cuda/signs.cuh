@@ -29,21 +29,22 @@ namespace tutti::kernels {
 }
 
 [[gnu::used]] inline void add_and_pack_signs(cuda::stream& queue, std::span<float> into,
-                                             std::span<const float> from, std::uint32_t* words) {
+                                             std::span<const float> from, float worth,
+                                             std::uint32_t* words) {
   const std::size_t n = into.size();
   device::each_pack(queue, sign_words(n),
-                    element::add_and_pack_words{into.data(), from.data(), n, nullptr, words},
+                    element::add_and_pack_words{into.data(), from.data(), n, worth, words},
                     into.data(), from.data(), words);
 }
 
 namespace device {
 
-/// Decodes the signs of blocks, each of which has a magnitude.
+/// Decodes the signs of blocks, each of which has a magnitude, or of one block that has none.
 template <class How>
-void decode_signs(cuda::stream& queue, const std::uint32_t* words, const float* magnitudes,
+void decode_signs(cuda::stream& queue, const std::uint32_t* words, sign_worth worth,
                   std::span<float> out, std::size_t block) {
   using decode = element::decode_signs<How>;
-  const decode each{words, magnitudes, out.data(), out.size(), block};
+  const decode each{words, worth.magnitude, out.data(), out.size(), block, worth.set};
   if (aligned_for<4>(out.data())) {
     for_each(queue, block_count(out.size(), 4), in_packs<4, decode>{each});
   } else {
@@ -54,13 +55,13 @@ void decode_signs(cuda::stream& queue, const std::uint32_t* words, const float* 
 }  // namespace device
 
 [[gnu::used]] inline void add_signs(cuda::stream& queue, const std::uint32_t* words,
-                                    const float* magnitude, std::span<float> sum) {
-  device::decode_signs<detail::added>(queue, words, magnitude, sum, sum.size());
+                                    sign_worth worth, std::span<float> sum) {
+  device::decode_signs<detail::added>(queue, words, worth, sum, sum.size());
 }
 
 [[gnu::used]] inline void unpack_signs(cuda::stream& queue, const std::uint32_t* words,
-                                       const float* magnitude, std::span<float> out) {
-  device::decode_signs<detail::written>(queue, words, magnitude, out, out.size());
+                                       sign_worth worth, std::span<float> out) {
+  device::decode_signs<detail::written>(queue, words, worth, out, out.size());
 }
 
 namespace device {
