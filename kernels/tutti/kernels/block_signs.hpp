@@ -169,7 +169,7 @@ struct add_and_pack_block {
     const float mean = mean_of_block(lanes, here.n, magnitude_of_both{sum, added});
     magnitudes[number] = mean;
     for_each_word(lanes, here.n,
-                  add_and_pack_words{sum, added, here.n, &mean, words + here.begin / 32});
+                  add_and_pack_words{sum, added, here.n, mean, words + here.begin / 32});
   }
 };
 
