@@ -242,9 +242,9 @@ class part_of_history {
     const int end = std::min(segment + 1, segments) * Listed::steps / segments;
     for (int step = segment * Listed::steps / segments; step < end; ++step) {
       happen(engine, step);
-      if constexpr (requires { Listed::lost(0.0f, *compressing_); }) {
-        for_each_residual(engine, [&](std::size_t i, float value, double times) {
-          lost_[i] += times * Listed::lost(value, *compressing_);
+      if constexpr (requires { Listed::lost(0.0f, 1u, *compressing_); }) {
+        for_each_residual(engine, [&](std::size_t i, float value, double times, unsigned summed) {
+          lost_[i] += times * Listed::lost(value, summed, *compressing_);
         });
       }
       const auto before = own_rows(engine);
@@ -375,8 +375,9 @@ class part_of_history {
     }
   }
 
-  /// Calls `visit(element, value, weight)` for all residuals of this rank, where `weight` is what
-  /// the value counts relative to a rank's gradient. Rank 0 also visits the servers' residuals.
+  /// Calls `visit(element, value, weight, summed)` for all residuals of this rank, where `weight`
+  /// is what the value counts relative to a rank's gradient, and `summed` the number of passes of
+  /// which it is a sum. Rank 0 also visits the servers' residuals.
   template <class Engine, class Visit>
   void for_each_residual(Engine& engine, Visit visit) {
     const auto memories = engine.memories();
@@ -385,7 +386,8 @@ class part_of_history {
     for (std::size_t at = elements, id = 0; id < tensors().size() && !own.empty(); ++id) {
       at -= tensors()[id].elements;
       for (std::size_t i = 0; i < tensors()[id].elements; ++i) {
-        visit(at + i, own[made.first_element[made.position(tensor_id(id))] + i], weight());
+        visit(at + i, own[made.first_element[made.position(tensor_id(id))] + i], weight(),
+              passes());
       }
     }
     if constexpr (Listed::has_owners && has_servers<strategy>) {
@@ -396,7 +398,7 @@ class part_of_history {
         if (server < others.size() && each.elements > 0) {
           const auto& residual = others[server][next[server]++];
           for (std::size_t i = 0; i < each.elements; ++i) {
-            visit(each.first_element + i, residual[i], static_cast<double>(scale()));
+            visit(each.first_element + i, residual[i], static_cast<double>(scale()), 1);
           }
         }
       }
@@ -404,7 +406,7 @@ class part_of_history {
       for (const chunk& each : engine.planned().chunks) {
         const chunk mine = each.part(at(workers_), at(world_->rank()));
         for (std::size_t i = mine.first_element; i < mine.first_element + mine.elements; ++i) {
-          visit(i, memories[1][i], static_cast<double>(scale()));
+          visit(i, memories[1][i], static_cast<double>(scale()), 1);
         }
       }
     }
@@ -427,7 +429,7 @@ class part_of_history {
   template <class Engine>
   void enter(Engine& engine, arena& memory, bool last, ledger& all, std::mutex& mutex) {
     std::vector<double> left(elements);
-    for_each_residual(engine, [&](std::size_t i, float value, double times) {
+    for_each_residual(engine, [&](std::size_t i, float value, double times, unsigned) {
       left[i] += static_cast<double>(rate) * times * static_cast<double>(value);
     });
     if constexpr (requires { Listed::waiting(0.0); }) {
@@ -685,14 +687,15 @@ struct of_momenta
 };
 TEST(Conservation, OfMomenta) { EXPECT_GT(conserves<of_momenta>(false).remembered, 0); }
 
-/// The part of a residual that is forgotten when the next step's gradient arrives.
+/// The part of a residual that is forgotten when the next step's gradient arrives. The bound is
+/// meant for the mean over passes: it is so many times as large for the sum of passes.
 template <class Architecture>
 struct forgetting : listed<compression::fading_error_feedback<top_k>, Architecture> {
   using typename listed<compression::fading_error_feedback<top_k>, Architecture>::options;
 
-  static double lost(float residual, const options& set) {
+  static double lost(float residual, unsigned summed, const options& set) {
     const double before = static_cast<double>(residual);
-    const auto most = static_cast<double>(set.compression.most);
+    const auto most = static_cast<double>(set.compression.most) * summed;
     return before - std::clamp(static_cast<double>(set.compression.keep) * before, -most, most);
   }
 };

@@ -102,7 +102,7 @@ struct majority_vote {
         count(queue, what, ballots());
         co_await collective::send_to_all(self, mine);
       }
-      what.decode(queue, mine, 0, elements);
+      what.decode_result(queue, mine, 0, elements);
     }
 
    private:

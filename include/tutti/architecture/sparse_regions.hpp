@@ -293,11 +293,10 @@ struct sparse_regions {
     std::array<std::uint32_t, 4> name_of(const launch& what) const {
       const chunk& first = first_of(what);
       const std::size_t n = what.data.size();
-      const float times = what.worker.scale * static_cast<float>(world_->accumulation());
       return {static_cast<std::uint32_t>(room_of(first) * block - first.first_element),
               static_cast<std::uint32_t>(n),
               static_cast<std::uint32_t>(world_->compressor().selected(n)),
-              std::bit_cast<std::uint32_t>(times)};
+              std::bit_cast<std::uint32_t>(what.worker.scale)};
     }
 
     /// Reads what is kept for this launch into its words, and returns whether anything is.

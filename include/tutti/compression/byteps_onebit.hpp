@@ -19,8 +19,8 @@ enum class sign_is_worth { mean_magnitude, one };
 constexpr std::array<std::string_view, 2> names(sign_is_worth) { return {"mean_magnitude", "one"}; }
 
 /// BytePS's `onebit`: each element becomes its sign times the chunk's mean magnitude, as in
-/// `scaled_sign`, in BytePS's format. If a sign is worth 1, it is worth the loss's scale where the
-/// loss is scaled.
+/// `scaled_sign`, in BytePS's format. If a sign is worth 1, it is worth the factor by
+/// which gradients are multiplied: by a loss scale, or because passes are summed.
 /// Wire: a bit an element, 1 for a negative one, 32 in a word, the first in its top bit, padded
 /// with 0; then the magnitude as a float.
 /// Cost: 1/32 of the bytes; two passes to encode, one to accumulate. Under error feedback two

@@ -13,8 +13,9 @@ namespace tutti::compression {
 /// MXNet's gradient compression. With two bits, an element of at least the threshold becomes the
 /// threshold, one of at most its negative becomes the negative, and any other becomes 0. With one
 /// bit, an element above the threshold becomes 1 and any other -1. Meant for use under
-/// error_feedback, whose residual then is MXNet's. Where the loss is scaled, the threshold and what
-/// elements become are multiplied by the scale, which MXNet leaves to the user.
+/// error_feedback, whose residual then is MXNet's. Where gradients are multiplied, by a loss scale
+/// or because passes are summed, the threshold and what elements become are multiplied alike, which
+/// MXNet leaves to the user.
 /// Wire: `Bits` bits an element, neighbours in a byte, the first in its upper bits, in whole words
 /// of 4 bytes.
 /// Cost: 1/16 or 1/32 of the bytes; one pass to encode, also under error feedback, one to

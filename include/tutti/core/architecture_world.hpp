@@ -82,6 +82,20 @@ class architecture_world {
   bool trains() const { return rank() < workers_; }
   /// The number of backward passes in a step.
   unsigned accumulation() const { return accumulation_; }
+  /// The factor by which gradients are multiplied where a rank encodes its own: the loss scale,
+  /// times the number of passes, which are summed. Where gradients are divided before they are
+  /// encoded, only the ranks' share is left of it.
+  float encoded_scale() const {
+    const float scale = scale_of(values());
+    if constexpr (facts::carries_of<typename Types::architecture> != carries::gradient ||
+                  facts::exchanges_momenta<typename Types::architecture>) {
+      return scale;
+    } else if constexpr (facts::divides_first<typename Types::architecture>) {
+      return scale / static_cast<float>(workers_);
+    } else {
+      return scale * static_cast<float>(accumulation_);
+    }
+  }
   void accumulate(unsigned passes) { accumulation_ = passes; }
   const plan& planned() const { return *plan_; }
   /// The tensor that a chunk is, if its compressor works on whole tensors; else the first tensor of

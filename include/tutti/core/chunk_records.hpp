@@ -207,7 +207,11 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
 
   /// The contexts of the chunk's worker compressor, which encodes gradients, and of its owner's,
   /// which encodes means: what each remembers of the chunk's elements.
-  chunk_context worker_context(std::uint32_t number) { return context_in(worker_memory_, number); }
+  chunk_context worker_context(std::uint32_t number) {
+    chunk_context where = context_in(worker_memory_, number);
+    where.scale = around_->encoded_scale();
+    return where;
+  }
   chunk_context owner_context(std::uint32_t number) { return context_in(owner_memory_, number); }
 
   /// Multiplies by `factor` whatever compressors remember in units of the optimizer's step.

@@ -29,8 +29,9 @@ struct chunk_context {
   /// is a tensor.
   const tensor_facts* tensor{};
   float* remembered{};
-  /// The factor by which the loss, and so gradients and residuals, are multiplied (loss scaling). A
-  /// bound on magnitudes must be multiplied by it, too.
+  /// The factor by which gradients, and so residuals, are multiplied: by the loss scale and, where
+  /// a rank encodes its own, by the number of passes, which are summed. A bound on magnitudes must
+  /// be multiplied by it, too.
   float scale{1.0f};
   /// An offset for random numbers, added to `first_element`. It is not 0 where a launch has
   /// gathered chunks that are not neighbours. They then draw from numbers past the model's end that

@@ -90,7 +90,8 @@ template <class C>
 constexpr bool keeps_momentum = requires {
   requires C::keeps_momentum;
 };
-/// Whether every element arrives as 1 or -1, times the loss scale, however large or small it was.
+/// Whether every element arrives as 1 or -1, times the context's scale, however large or small it
+/// was.
 template <class C>
 constexpr bool sends_signs_alone = requires {
   requires C::sends_signs_alone;
@@ -565,7 +566,7 @@ concept knows_its_blocks = facts::unit_of<C>
 /// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. It does not change
 ///   the gradient; what it leaves behind goes to the context's memory.
 /// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. Of the
-///   context it may use the loss scale and, if it states `decodes_in_scratch`, the scratch.
+///   context it may use the scale and, if it states `decodes_in_scratch`, the scratch.
 ///
 /// If the length depends on the data, it has, in place of `wire_bytes`, `capacity(n)`,
 /// `expected(n)` and `encode(queue, gradient, wire, context, size_t* length)`. Such a payload must

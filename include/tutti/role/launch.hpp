@@ -122,6 +122,12 @@ struct launch {
               std::size_t count) const {
     decode_by(*compression, queue, payload, first, count, worker);
   }
+  /// Decodes a payload of the compressor's that is not of one rank's gradient but of their mean.
+  template <class Queue>
+  void decode_result(Queue& queue, std::span<const std::byte> payload, std::size_t first,
+                     std::size_t count) const {
+    decode_by(*compression, queue, payload, first, count, owner);
+  }
   /// Decodes a payload that `encode_mean` has made.
   template <class Queue>
   void decode_mean(Queue& queue, std::span<const std::byte> payload, std::size_t first,

@@ -502,7 +502,7 @@ class parameter_server_server {
       chunk_context where;
       where.scratch = span_of(mine.scratch);
       // Worker 0's push is added first, and it has told of a new scale before it pushed.
-      where.scale = scale_of(world_->values());
+      where.scale = world_->encoded_scale();
       if (first) {
         tutti::decode(world_->compressor(), queue, payload, sum, where);
       } else {

@@ -1,0 +1,180 @@
+// Whatever is remembered or set in units of the gradient follows what multiplies gradients: the
+// loss scale, and the number of passes whose gradients are summed.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/training.hpp"
+#include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/majority_vote.hpp"
+#include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/reduce_scatter_all_gather.hpp"
+#include "tutti/architecture/sparse_regions.hpp"
+#include "tutti/architecture/sparse_tree.hpp"
+#include "tutti/compression/block_sign.hpp"
+#include "tutti/compression/by_kth_magnitude.hpp"
+#include "tutti/compression/by_magnitude.hpp"
+#include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/fading_error_feedback.hpp"
+#include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/push_only.hpp"
+#include "tutti/compression/signum.hpp"
+#include "tutti/compression/threshold.hpp"
+#include "tutti/compression/top_k.hpp"
+#include "tutti/fusion/when_ready.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
+#include "tutti/optimizer/scaled_elsewhere.hpp"
+#include "tutti/partition/into.hpp"
+
+namespace tutti::test {
+namespace {
+
+/// What a step's gradients are multiplied by.
+struct multiplied {
+  float scale{1};
+  unsigned passes{1};
+};
+
+std::vector<arena::declaration> small_model() {
+  return {{"vector", 60}, {"scalar", 1}, {"nothing", 0}, {"matrix", 450, {15, 30}}};
+}
+
+/// Returns the parameters on all workers after a step for each element of `told`. The mean over a
+/// step's passes is the same whatever their number.
+template <class Strategy>
+std::vector<std::vector<float>> trained(int workers, const std::vector<multiplied>& told,
+                                        engine_options<Strategy> set) {
+  std::vector<std::vector<float>> all(static_cast<std::size_t>(workers));
+  set.run.deadline = 60;
+  transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank(), small_model());
+    auto options = set;
+    options.run.accumulation = told.front().passes;
+    optimizer::loss_scaled<optimizer::sgd> values{{0.125f, 0.0f}, told.front().scale};
+    auto engine = make_engine<Strategy>(world, memory.tensors(), values, options);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (std::size_t step = 0; step < told.size(); ++step) {
+      if (told[step].passes != options.run.accumulation) {
+        options.run.accumulation = told[step].passes;
+        engine.replan(options);
+      }
+      if (told[step].scale != engine.values().scale) {
+        values = engine.values();
+        values.scale = told[step].scale;
+        engine.change(values);
+      }
+      for (unsigned pass = 1; pass <= told[step].passes; ++pass) {
+        std::size_t element = 0;
+        for (float& each : memory.gradients()) {
+          each = told[step].scale * static_cast<float>(pass) *
+                 gradient(world.rank(), static_cast<int>(step), element++);
+        }
+        for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), 1)) {
+          engine.ready(id);
+        }
+      }
+      engine.wait();
+    }
+    all[static_cast<std::size_t>(world.rank())].assign(memory.parameters().begin(),
+                                                       memory.parameters().end());
+  });
+  return all;
+}
+
+/// A composition and options with which it has an effect on a few hundred elements.
+template <class... Policies>
+struct listed {
+  using strategy = compose<Policies...>;
+
+  static engine_options<strategy> options() {
+    engine_options<strategy> set;
+    if constexpr (has_servers<strategy>) {
+      set.architecture.servers = 2;
+    }
+    set_up(set.compression);
+    return set;
+  }
+
+ private:
+  template <class Options>
+  static void set_up(Options& set) {
+    if constexpr (requires { set.density; }) {
+      set.density = 0.05;
+    }
+    if constexpr (requires { set.magnitude; }) {
+      set.magnitude = 1.5f;
+    }
+    if constexpr (requires { set.keep; }) {
+      set.most = 0.25f;
+    }
+    if constexpr (requires { set.clip; }) {
+      set.clip = 1;
+    }
+    if constexpr (requires { set.worth; }) {
+      set.worth = compression::sign_is_worth::one;
+    }
+    if constexpr (requires { set.decorated; }) {
+      set_up(set.decorated);
+    }
+  }
+};
+
+template <class Listed>
+class GradientUnits : public testing::Test {};
+
+namespace listing {
+using namespace compression;
+using namespace architecture;
+using all = testing::Types<
+    listed<sign, all_gather>, listed<sign, reduce_scatter_all_gather, fusion::when_ready>,
+    listed<push_only<sign>,
+           parameter_server<consistency::synchronous, updated_by::workers, mean::before>>,
+    listed<error_feedback<sign>, parameter_server<>>, listed<signum, majority_vote>,
+    listed<error_feedback<two_bit>, all_gather, partition::into>,
+    listed<push_only<error_feedback<two_bit>>, parameter_server<>>,
+    listed<error_feedback<one_bit>, reduce_scatter_all_gather>,
+    listed<error_feedback<byteps_onebit>, parameter_server<>>,
+    listed<error_feedback<by_magnitude>, all_gather>,
+    listed<fading_error_feedback<block_sign>, parameter_server<>>,
+    listed<momentum_correction<error_feedback<top_k>>, sparse_tree>>;
+}  // namespace listing
+TYPED_TEST_SUITE(GradientUnits, listing::all);
+
+TYPED_TEST(GradientUnits, FollowTheLossScaleAndTheNumberOfPasses) {
+  using strategy = typename TypeParam::strategy;
+  const std::vector<multiplied> plain(6);
+  const std::vector<multiplied> scaled{{1}, {64}, {64}, {0.5f}, {8}, {8}};
+  const std::vector<multiplied> in_passes{{1, 1}, {1, 4}, {1, 4}, {1, 2}, {1, 1}, {1, 2}};
+  const std::vector<multiplied> both{{2, 4}, {64, 4}, {64, 2}, {0.5f, 1}, {8, 2}, {8, 2}};
+  for (const int workers : {1, 2, 4}) {
+    SCOPED_TRACE(std::to_string(workers) + " workers");
+    const auto wanted = trained<strategy>(workers, plain, TypeParam::options());
+    EXPECT_TRUE(trained<strategy>(workers, scaled, TypeParam::options()) == wanted)
+        << "under other loss scales";
+    EXPECT_TRUE(trained<strategy>(workers, in_passes, TypeParam::options()) == wanted)
+        << "in other numbers of passes";
+    EXPECT_TRUE(trained<strategy>(workers, both, TypeParam::options()) == wanted) << "both";
+  }
+}
+
+/// The mean of votes on divided gradients is that of votes on whole ones.
+TEST(GradientUnits, AreThoseOfDividedGradientsWhereTheseAreEncoded) {
+  using namespace architecture;
+  using votes = compression::push_only<compression::sign>;
+  using divided =
+      parameter_server<tutti::consistency::synchronous, updated_by::workers, mean::before>;
+  const std::vector<multiplied> told{{}, {2, 2}};
+  EXPECT_TRUE((trained<compose<votes, divided>>(4, told, {})) ==
+              (trained<compose<votes, parameter_server<>>>(4, told, {})));
+}
+
+}  // namespace
+}  // namespace tutti::test
