@@ -176,5 +176,42 @@ TEST(GradientUnits, AreThoseOfDividedGradientsWhereTheseAreEncoded) {
               (trained<compose<votes, parameter_server<>>>(4, told, {})));
 }
 
+/// Returns how many bytes a rank has sent in some steps, of which the first was not finite on that
+/// rank if `overflows`.
+std::uint64_t sent_after_a_first_step(bool overflows) {
+  using strategy = compose<compression::error_feedback<compression::by_kth_magnitude>,
+                           architecture::sparse_regions>;
+  std::uint64_t bytes = 0;
+  transport::run_ranks(2, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    engine_options<strategy> set;
+    set.compression.density = 0.05;
+    optimizer::scaled_elsewhere values;
+    values.skipped_step = optimizer::after_skipping::residuals_stay;
+    auto engine = make_engine<strategy>(world, memory.tensors(), values, set);
+    std::uint64_t before = 0;
+    for (int step = 0; step < 6; ++step) {
+      backward(memory, world.rank(), step);
+      if (overflows && step == 0 && world.rank() == 0) {
+        std::ranges::fill(memory.gradients(), std::numeric_limits<float>::infinity());
+      }
+      for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
+        engine.ready(id);
+      }
+      engine.wait();
+      before = step == 0 ? engine.counted().bytes_sent : before;
+    }
+    if (world.rank() == 0) {
+      bytes = engine.counted().bytes_sent - before;
+    }
+  });
+  return bytes;
+}
+/// Zeros travel in place of infinities, and a magnitude that is found among them would let
+/// everything through from then on, even where residuals stay as the step has left them.
+TEST(GradientUnits, OfMagnitudesAreNotThoseOfASkippedStep) {
+  EXPECT_LT(sent_after_a_first_step(true), 2 * sent_after_a_first_step(false));
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -731,10 +731,12 @@ class flow {
           owner_->begin_step(nonfinite != 0 ? std::numeric_limits<double>::infinity()
                              : kept         ? squares_of_means()
                                             : 0.0);
-      if (factor == 0 && kept) {
-        chunks_.undo_step();
+      if (factor == 0) {
         owner_->undo_step();
-        co_await owner_->undo_on_servers();
+        if (kept) {
+          chunks_.undo_step();
+          co_await owner_->undo_on_servers();
+        }
       }
       if (const float change = change_of_scale(before, around_->values()); change != 1) {
         chunks_.scale(change);

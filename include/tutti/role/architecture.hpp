@@ -530,7 +530,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `rescale(factor)`: multiplies by `factor` the residuals of means that the state itself
 ///   remembers and that are measured in steps of the optimizer.
 /// * `undo_step()`: the last step has updated nothing. The state forgets what it made in that step:
-///   its residuals of means become what they were before.
+///   its residuals of means become what they were before. Ranks that train are also told where
+///   residuals are to stay as the step has left them.
 /// * `optimizer_floats()`: how many floats of `memories()` are what the optimizer remembers on this
 ///   rank.
 /// * `worker_left(worker)` -> task: that worker pushes no more. Called on ranks that serve.
