@@ -450,7 +450,8 @@ void are_added_as_the_hosts_are(std::size_t n) {
   kernels::pack_signs(queue, input, packed.data());
   const std::size_t whole = round_up(n, Width);
   const float magnitude = 0.3f;
-  for (const kernels::sign_worth each : {kernels::sign_worth(&magnitude), {1.0f}, {0.7f}}) {
+  using worth = kernels::sign_worth;
+  for (const worth each : {worth(&magnitude), worth(1.0f), worth(0.7f)}) {
     auto sum = normal_values(n, 17);
     auto expected = sum;
     for (std::size_t i = 0; i < n; ++i) {

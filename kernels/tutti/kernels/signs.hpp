@@ -445,7 +445,7 @@ struct decode_signs {
   float* out;
   std::size_t n;
   std::size_t block;
-  float set;
+  float set{1};
 
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {
