@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
-#include <limits>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/summing.hpp"
@@ -22,7 +22,6 @@
 #include "tutti/monitor/stragglers.hpp"
 #include "tutti/monitor/tee.hpp"
 #include "tutti/monitor/variance.hpp"
-#include "tutti/optimizer/loss_scaled.hpp"
 #include "tutti/transport/network.hpp"
 
 namespace tutti::test {
@@ -128,51 +127,6 @@ void noise_is_kungfus() {
 TEST(NoiseScale, IsThatOfOneProcessThatSeesAllGradients) {
   noise_is_kungfus<compose<>>();
   noise_is_kungfus<compose<fusion::when_ready>>();  // where means are in buffers that are reused
-}
-
-/// Returns what both workers' monitors see of losses that are multiplied by `scale`, of which rank
-/// 1's overflows in step `overflows`.
-std::vector<monitor::noise_scale> noise_of_scaled_losses(float scale, int overflows) {
-  std::vector<std::vector<monitor::noise_scale>> all(2);
-  transport::run_ranks(2, [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    optimizer::loss_scaled<decltype(optimizer_of())> values{optimizer_of()};
-    values.scale = scale;
-    auto engine = make_engine<compose<>>(world, memory.tensors(), values, {},
-                                         monitor::noise_scale(memory.tensors(), noise_settings(2)));
-    for (int step = 0; step < steps; ++step) {
-      std::size_t element = 0;
-      for (float& each : memory.gradients()) {
-        each = engine.values().scale * gradient(world.rank(), step, element++);
-      }
-      if (step == overflows && world.rank() == 1) {
-        memory.gradients().back() = std::numeric_limits<float>::infinity();
-      }
-      for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-        engine.ready(tensor_id(static_cast<std::uint32_t>(id)));
-      }
-      engine.wait();
-    }
-    engine.drain();
-    all[static_cast<std::size_t>(world.rank())].push_back(engine.observed());
-  });
-  return {all[0].front(), all[1].front()};
-}
-TEST(NoiseScale, IsTheSameForScaledLosses) {
-  const auto plain = noise_of_scaled_losses(1, steps);
-  const auto scaled = noise_of_scaled_losses(1024, steps);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(scaled[rank].own().scale(), plain[rank].own().scale());
-    EXPECT_EQ(scaled[rank].of_all().scale(), plain[rank].of_all().scale());
-  }
-}
-TEST(NoiseScale, LeavesOutStepsThatAreSkipped) {
-  for (const auto& its : noise_of_scaled_losses(1024, 2)) {
-    for (const auto& seen : {its.own(), its.of_all()}) {
-      EXPECT_EQ(seen.taken(), steps - 1U);
-      EXPECT_TRUE(std::isfinite(seen.scale())) << seen.scale();
-    }
-  }
 }
 
 TEST(NoiseScale, KeepsNegativeValues) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -13,6 +14,9 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/collective/by_graph.hpp"
 #include "tutti/core/compose.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/monitor/none.hpp"
+#include "tutti/monitor/tee.hpp"
 #include "tutti/monitor/throughput.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
@@ -31,7 +35,7 @@ constexpr std::uint64_t window = 5;
 constexpr seconds computing = 1e-3;
 constexpr transport::link nic{1e8, 1e-6};
 
-TEST(Throughput, OfChunksOfAnotherPlanIsUnknown) {
+TEST(Throughput, BeginsAgainWithAnotherPlan) {
   plan small;
   small.hash = 1;
   small.chunks.resize(1);
@@ -45,15 +49,62 @@ TEST(Throughput, OfChunksOfAnotherPlanIsUnknown) {
     seen.record(event::finished, chunk, 3.0);
   };
   finish(2);
-  EXPECT_EQ(seen.take(small), 0);
-  finish(0);
-  EXPECT_EQ(seen.take(small), 500);
-  finish(2);
+  seen.replanned();
   EXPECT_EQ(seen.take(small), 0) << "the large one has come and gone";
   finish(0);
+  EXPECT_EQ(seen.take(small), 500);
+  finish(0);
+  seen.replanned();
   EXPECT_EQ(seen.take(large), 0);
   finish(2);
   EXPECT_EQ(seen.take(large), 500);
+}
+
+/// Trains a step under one plan and a step under another. Returns the throughput seen after both.
+task of_two_plans(transport::simulated& world, std::size_t first, std::size_t second,
+                  std::vector<double>& seen) {
+  using fused = compose<architecture::all_reduce<collective::by_graph>, fusion::up_to>;
+  engine_options<fused> set;
+  set.fusion.bytes = first;
+  arena memory = model_of(world.rank());
+  monitor::tee<monitor::none, monitor::throughput> watches;
+  auto engine = make_engine<fused>(world, memory.tensors(), optimizer_of(), set, watches);
+  co_await engine.started();
+  for (int step = 0; step < 2; ++step) {
+    co_await world.sleep(computing);
+    backward(memory, world.rank(), step);
+    for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+      engine.ready(tensor_id(id));
+    }
+    for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+      co_await engine.arrival(tensor_id(id));
+    }
+    if (step == 0) {
+      set.fusion.bytes = second;
+      task replanning = engine.replanned(set);
+      co_await replanning;
+    }
+  }
+  seen[at(world.rank())] = engine.observed().second.take(engine.planned());
+  co_await engine.close();
+}
+std::vector<double> seen_of_two_plans(std::size_t first, std::size_t second) {
+  std::vector<double> seen(3);
+  transport::run_simulated(3, nic, [&](transport::simulated& world) {
+    return of_two_plans(world, first, second, seen);
+  });
+  return seen;
+}
+/// What chunks of an earlier plan took is not counted as the time of those that have their numbers
+/// now.
+TEST(Throughput, IsOfThePresentPlanAlone) {
+  constexpr std::size_t fine = 1;
+  constexpr std::size_t coarse = 1'000'000'000;
+  const auto near = [](double a, double b) { return std::abs(a - b) < 1e-9 * b; };
+  EXPECT_TRUE(
+      std::ranges::equal(seen_of_two_plans(coarse, fine), seen_of_two_plans(fine, fine), near));
+  EXPECT_TRUE(
+      std::ranges::equal(seen_of_two_plans(fine, coarse), seen_of_two_plans(coarse, coarse), near));
 }
 
 TEST(SwitchByVote, ARankVotesBelowFourFifthsOfItsFirstWindow) {

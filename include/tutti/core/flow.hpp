@@ -695,6 +695,7 @@ class flow {
       return;
     }
     means_ = 0;
+    observer_->scaled(scale_of(around_->values()));
     if constexpr (undoes) {
       deciding_ = task();  // the next coroutine reuses the frame's memory
       deciding_ = decide(step);

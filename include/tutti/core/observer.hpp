@@ -49,6 +49,20 @@ class observer {
       note_time(when);
     }
   }
+  /// Tells the monitor that chunks have other numbers from now on.
+  [[gnu::cold]] void replanned() {
+    if constexpr (facts::hears_of_plans<Monitor>) {
+      const std::scoped_lock lock(mutex_);
+      monitor.replanned();
+    }
+  }
+  /// Tells the monitor by what the gradients are multiplied whose means come next.
+  void scaled([[maybe_unused]] float scale) {
+    if constexpr (facts::hears_of_scales<Monitor>) {
+      const std::scoped_lock lock(mutex_);
+      monitor.scaled(scale);
+    }
+  }
   /// Seconds that the monitor has spent on reading gradients and parameters on this rank.
   seconds spent() const {
     const std::scoped_lock lock(mutex_);

@@ -262,7 +262,6 @@ class replan_steps {
       who = audience::nobody;
       co_await compare(its, made, settings);
       who = audience::everybody;
-
       co_await its.finish_architecture();
       co_await send_memories(host_endpoint(its), 0, its.remembered());
       rebuild(its, next, made);
@@ -488,6 +487,7 @@ class replan_steps {
     its.set_.run.progress = run.progress;
     its.compression_ = make_policy<compression>(next.compression);
     its.plan_ = std::move(made);
+    its.observer_.replanned();
     its.around_.accumulate(next.run.accumulation);
     std::vector<tensor> forward = its.model_.forward();
     its.model_ = {queue, std::move(forward), its.plan_, its.buffers_wanted(its.serves()),

@@ -76,7 +76,7 @@ class switch_by_vote {
       engine.drain();
       if (compares(engine) && passes(engine, engine.average(watched_.votes() ? 1 : 0))) {
         engine.replan(next(engine));
-        switched(engine);
+        switched();
       }
     }
   }
@@ -90,7 +90,7 @@ class switch_by_vote {
       if (passes(engine, votes)) {
         task replanning = engine.replanned(next(engine));
         co_await replanning;
-        switched(engine);
+        switched();
       }
     }
   }
@@ -118,12 +118,10 @@ class switch_by_vote {
     then_[switches_].run = engine.asked().run;
     return then_[switches_];
   }
-  template <class Engine>
-  void switched(Engine& engine) {
+  void switched() {
     ++switches_;
     last_switch_ = steps_;
     watched_.forget();
-    engine.observed().forget();
   }
 
   std::uint64_t window_;

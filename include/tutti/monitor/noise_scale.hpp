@@ -68,10 +68,11 @@ class noise_estimate {
 /// longer pay. Each worker compares its own gradient with the mean, as KungFu does, so that workers
 /// get different values (`own`). The sums of their norms give all workers one steadier value
 /// (`of_all`). Reads gradients where the tensors declare them to lie, and their mean before it is
-/// divided by a loss scale or clipped. A step that is skipped is left out. Wire: two doubles from
-/// each worker to rank 0 and back, every `interval` steps. Cost: every `interval` steps a pass over
-/// the gradient and one over its mean. After: McCandlish, Kaplan and Amodei, "An empirical model of
-/// large-batch training", 2018; KungFu's MonitorGradientNoiseScaleOptimizer.
+/// divided by a loss scale or clipped. Norms are divided by the scale, so that steps of other
+/// scales count as much. A step that is skipped is left out. Wire: two doubles from each worker to
+/// rank 0 and back, every `interval` steps. Cost: every `interval` steps a pass over the gradient
+/// and one over its mean. After: McCandlish, Kaplan and Amodei, "An empirical model of large-batch
+/// training", 2018; KungFu's MonitorGradientNoiseScaleOptimizer.
 class noise_scale {
  public:
   using role = tutti::role::monitor;
@@ -123,13 +124,17 @@ class noise_scale {
       return {};
     }
     const bool skipped = its->means != gradients_.size();
-    mine_ = {its->small, skipped ? std::numeric_limits<double>::infinity() : its->large};
+    const double unit = 1 / (static_cast<double>(scale_) * static_cast<double>(scale_));
+    mine_ = {its->small * unit,
+             skipped ? std::numeric_limits<double>::infinity() : its->large * unit};
     own_.take(mine_[0], mine_[1]);
     return mine_;
   }
   void summed(std::span<const double> totals) {
     of_all_.take(totals[0] / set_.workers, totals[1] / set_.workers);
   }
+
+  void scaled(float scale) { scale_ = scale; }
 
   /// Changes the number of passes whose sum is a gradient, from the next step on. Call it only
   /// between steps.
@@ -164,6 +169,7 @@ class noise_scale {
   settings set_;
   std::vector<std::span<const float>> gradients_;
   open_steps<norms> steps_;
+  float scale_ = 1;  ///< of the loss, in the step that ends next
   std::array<double, 2> mine_{};
   noise_estimate own_;
   noise_estimate of_all_;

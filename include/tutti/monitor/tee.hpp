@@ -21,6 +21,18 @@ void tell_mean(Monitor& its, std::uint32_t which, std::span<const float> gradien
   }
 }
 template <class Monitor>
+void tell_of_plan(Monitor& its) {
+  if constexpr (facts::hears_of_plans<Monitor>) {
+    its.replanned();
+  }
+}
+template <class Monitor>
+void tell_scale(Monitor& its, float scale) {
+  if constexpr (facts::hears_of_scales<Monitor>) {
+    its.scaled(scale);
+  }
+}
+template <class Monitor>
 std::span<double> sums_of(Monitor& its) {
   if constexpr (facts::has_sums<Monitor>) {
     return its.sums();
@@ -62,6 +74,15 @@ class tee {
                                                       facts::sees_means<Second>) {
     detail::tell_mean(first, which, gradient);
     detail::tell_mean(second, which, gradient);
+  }
+  void replanned() requires(facts::hears_of_plans<First> || facts::hears_of_plans<Second>) {
+    detail::tell_of_plan(first);
+    detail::tell_of_plan(second);
+  }
+  void scaled(float scale) requires(facts::hears_of_scales<First> ||
+                                    facts::hears_of_scales<Second>) {
+    detail::tell_scale(first, scale);
+    detail::tell_scale(second, scale);
   }
   std::span<double> sums() requires(facts::has_sums<First> || facts::has_sums<Second>) {
     both_.clear();

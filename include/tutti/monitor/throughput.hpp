@@ -10,9 +10,9 @@
 
 namespace tutti::monitor {
 
-/// Measures how fast chunks are exchanged since the last `take`: their bytes, as floats, over the
-/// time from the first chunk's start to the last one's end. Cost: two comparisons and an addition
-/// per chunk. Of a launch that a fusion composes at run time, only the first chunk counts.
+/// Measures how fast chunks are exchanged since the last `take` or re-plan: their bytes, as floats,
+/// over the time from the first chunk's start to the last one's end. Cost: two comparisons and an
+/// addition per chunk. Of a launch that a fusion composes at run time, only the first chunk counts.
 /// After: KungFu's StrategyStat (session/strategy.go), Mai et al., OSDI 2020.
 class throughput {
  public:
@@ -33,15 +33,8 @@ class throughput {
   }
 
   /// Returns the bytes per second of the exchanges that have ended, and begins a new measurement.
-  /// `of` is the plan by which chunks are numbered. Returns 0 if no exchange has ended, or if some
-  /// of them followed another plan.
+  /// `of` is the engine's plan. Returns 0 if no exchange has ended under it.
   double take(const plan& of) {
-    const bool is_the_first = plan_ == 0;
-    const bool of_another = finished_.size() > of.chunks.size();  // which has come and gone
-    if (of_another || (plan_ != of.hash && !is_the_first)) {
-      forget();
-    }
-    plan_ = of.hash;
     double bytes = 0;
     for (std::size_t chunk = 0; chunk < finished_.size(); ++chunk) {
       bytes += static_cast<double>(finished_[chunk]) * sizeof(float) *
@@ -54,11 +47,10 @@ class throughput {
     return bytes > 0 && taken > 0 ? bytes / taken : 0;
   }
   /// Discards the measurement, because the chunks that follow are another plan's.
-  void forget() {
+  void replanned() {
     begun_ = false;
     last_end_ = 0;
     finished_.clear();
-    plan_ = 0;
   }
 
  private:
@@ -66,7 +58,6 @@ class throughput {
   seconds first_start_{};
   seconds last_end_{};
   std::vector<std::uint64_t> finished_{};  ///< exchanges, by chunk
-  std::uint64_t plan_ = 0;                 ///< hash of the plan at the last `take`
 };
 static_assert(monitor_policy<throughput>);
 

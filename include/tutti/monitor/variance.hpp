@@ -16,9 +16,10 @@ namespace tutti::monitor {
 /// Measures how much the workers' gradients differ: the sum over tensors of |mean(g^2) -
 /// mean(g)^2|, which is the norm over elements of the variance over workers. It is equal on all
 /// workers. Reads gradients where the tensors declare them to lie, when they are handed in: the sum
-/// of a step's passes. Wire: every `interval` steps the gradient and its squares as doubles, from
-/// each worker to rank 0 and back: four times the gradient each way. Cost: that, a pass over the
-/// gradient, and memory for the doubles on every worker.
+/// of a step's passes, divided by a loss scale. Steps in which one is not finite are left out.
+/// Wire: every `interval` steps the gradient and its squares as doubles, from each worker to rank 0
+/// and back: four times the gradient each way.
+/// Cost: that, a pass over the gradient, and memory for the doubles on every worker.
 /// After: KungFu's MonitorGradientVarianceOptimizer, which spends a second all-reduce on it, too.
 class variance {
  public:
@@ -46,15 +47,24 @@ class variance {
   }
   std::span<double> sums() {
     mine_ = steps_.end().value_or(std::vector<double>());
+    const double unit = 1 / static_cast<double>(scale_);
+    for (std::size_t i = 0; i < mine_.size() && scale_ != 1; i += 2) {
+      mine_[i] *= unit;
+      mine_[i + 1] *= unit * unit;
+    }
     return mine_;
   }
   void summed(std::span<const double> totals) {
-    value_ = 0;
+    double sum = 0;
     for (std::size_t which = 0; which < gradients_.size(); ++which) {
-      value_ += norm(totals.subspan(2 * first_[which], 2 * gradients_[which].size()));
+      sum += norm(totals.subspan(2 * first_[which], 2 * gradients_[which].size()));
     }
-    ++taken_;
+    if (std::isfinite(sum)) {
+      value_ = sum;
+      ++taken_;
+    }
   }
+  void scaled(float scale) { scale_ = scale; }
 
   /// The value of the last step that was measured.
   double value() const { return value_; }
@@ -86,6 +96,7 @@ class variance {
   std::vector<std::size_t> first_{};  ///< first element of each tensor
   std::size_t elements_ = 0;
   open_steps<std::vector<double>> steps_;
+  float scale_ = 1;  ///< of the loss, in the step that ends next
   std::vector<double> mine_{};
   double value_ = 0;
   std::uint64_t taken_ = 0;

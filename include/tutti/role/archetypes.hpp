@@ -236,6 +236,14 @@ struct seeing_means {
   void mean(std::uint32_t, std::span<const float>);
 };
 
+/// The verbs of a monitor that is told what its numbers are numbers of.
+struct hearing_of_plans {
+  void replanned();
+};
+struct hearing_of_scales {
+  void scaled(float);
+};
+
 /// The verb of a schedule that takes some of its options from the job's profile.
 template <class Options>
 struct planning {

@@ -50,6 +50,18 @@ concept sees_means = requires {
   &M::mean;
 }
 || !requires { &archetype::name_probe<M, archetype::seeing_means>::mean; };
+/// Whether the monitor has `replanned`, which is called before chunks have other numbers.
+template <class M>
+concept hears_of_plans = requires {
+  &M::replanned;
+}
+|| !requires { &archetype::name_probe<M, archetype::hearing_of_plans>::replanned; };
+/// Whether the monitor has `scaled`, which is given the loss scale.
+template <class M>
+concept hears_of_scales = requires {
+  &M::scaled;
+}
+|| !requires { &archetype::name_probe<M, archetype::hearing_of_scales>::scaled; };
 /// Whether the monitor reads the model's gradients or parameters, which must then lie in host
 /// memory.
 template <class M>
@@ -79,6 +91,16 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
   requires facts::reads_memory<Seeing>;
   monitor.mean(which, gradient);
 };
+template <class M, class Hearing =
+                       std::conditional_t<facts::hears_of_plans<M>, M, archetype::hearing_of_plans>>
+concept hears_of_plans = requires(Hearing& monitor) {
+  monitor.replanned();
+};
+template <class M, class Hearing = std::conditional_t<facts::hears_of_scales<M>, M,
+                                                      archetype::hearing_of_scales>>
+concept hears_of_scales = requires(Hearing& monitor, float scale) {
+  monitor.scaled(scale);
+};
 }  // namespace detail
 
 /// A monitor observes what happens on a rank and changes nothing. `record(what, which, when)` is
@@ -104,8 +126,14 @@ concept sees_means = requires(Seeing& monitor, std::uint32_t which,
 ///   comes some time after the step; `drain` waits for it.
 ///
 /// For such sums every worker must take the same number of steps.
+///
+/// Any monitor may have
+/// * `replanned()`: called when the plan has changed. Chunks have other numbers from then on.
+/// * `scaled(scale)`: called in each step of a loss that is scaled, before its means are shown and
+///   its sums are asked for, with the factor by which the step's gradients are multiplied.
 template <class M>
-concept monitor_policy = std::same_as<typename M::role, role::monitor> && detail::records<M> &&
-    detail::sums<M> && detail::sees_means<M>;
+concept monitor_policy =
+    std::same_as<typename M::role, role::monitor> && detail::records<M> && detail::sums<M> &&
+    detail::sees_means<M> && detail::hears_of_plans<M> && detail::hears_of_scales<M>;
 
 }  // namespace tutti
