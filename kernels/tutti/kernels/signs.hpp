@@ -422,11 +422,12 @@ struct add_and_pack_words {
   float* into;
   const float* from;
   std::size_t n;
-  float positive;
+  float worth;
   std::uint32_t* out;
 
   template <int Width>
   TUTTI_HD void pack(std::size_t i) const {
+    const float positive = worth;
     const auto negative = [=](float& sum, float added) {
       sum += added;
       return kernels::detail::subtract_sign(sum, positive);
