@@ -115,12 +115,14 @@ class running_hash {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-/// Returns a hash of which tensor is at which position. What is remembered by position under one
-/// plan fits another plan only if their hashes are equal.
+/// Returns a hash of which tensor is at which position, and which a compressor has chosen. What is
+/// remembered by position under one plan fits another plan only if their hashes are equal.
 inline std::uint64_t hash_of_order(const plan& made) {
   running_hash hash;
-  for (const tensor_facts& each : made.backward) {
-    hash.feed(std::uint64_t{index(each.id)});
+  for (std::size_t position = 0; position < made.backward.size(); ++position) {
+    const bucket& group = made.buckets[made.bucket_of[position]];
+    const std::uint64_t chosen = made.chunks[group.first_chunk].chosen ? 1 : 0;
+    hash.feed(std::uint64_t{index(made.at(position))} | chosen << 32);
   }
   return hash.value();
 }
