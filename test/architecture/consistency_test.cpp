@@ -226,6 +226,32 @@ TEST(BackupWorkers, GoOnFromAStep) {
   }
 }
 
+/// Where a step needs more gradients than there are workers, one may have begun. Workers give a
+/// gradient each, in turn, and may all go on.
+TEST(BackupWorkers, GoOnFromTheMiddleOfAStep) {
+  for (const int workers : {1, 2, 3, 5}) {
+    for (const int times : {2, 3}) {
+      const consistency::backup_workers::options set{.backups = workers - times * workers};
+      consistency::backup_workers::machine whole(workers, set, 0);
+      for (std::uint64_t steps = 1; steps < 20; ++steps) {
+        for (int worker = 0; worker < workers; ++worker) {
+          whole.push(worker);
+          if (whole.is_complete()) {
+            whole.update();
+          }
+        }
+        const consistency::backup_workers::machine resumed(workers, set, steps);
+        ASSERT_EQ(resumed.updates(), whole.updates()) << workers << " workers, " << steps;
+        ASSERT_EQ(resumed.gathered(), whole.gathered()) << workers << " workers, " << steps;
+        for (int worker = 0; worker < workers; ++worker) {
+          ASSERT_TRUE(whole.may_read(worker)) << workers << " workers, " << steps;
+          ASSERT_TRUE(resumed.may_read(worker)) << workers << " workers, " << steps;
+        }
+      }
+    }
+  }
+}
+
 TEST(BackupWorkers, AStepWaitsForNoMoreThanThereAre) {
   consistency::backup_workers::machine machine(4, {.backups = 1}, 0);
   machine.push(0);

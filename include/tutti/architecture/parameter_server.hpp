@@ -158,6 +158,14 @@ struct parameter_server {
   }
   static bool listens(const options& set, int rank, int size) { return rank >= workers(set, size); }
 
+  /// Throws usage_error if servers cannot go on under the consistency's options `wanted`.
+  template <class Compression>
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
+    if constexpr (requires { &Consistency::expect_replan; }) {
+      Consistency::expect_replan(was.consistency, wanted.consistency, steps);
+    }
+  }
+
   static void place(plan& made, const options& set, int size) {
     architecture::place(made, set.placed_by, workers(set, size), set.servers, set.mixed_classes);
   }

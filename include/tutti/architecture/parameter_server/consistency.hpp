@@ -97,6 +97,16 @@ struct delay_compensated : asynchronous {
     }
   };
 
+  /// Throws usage_error if servers would have to remember something else of each element.
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t) {
+    if (was.lambda_is != wanted.lambda_is) {
+      throw usage_error(
+          "architecture.lambda_is cannot change while a model trains, because the mean square that "
+          "the adaptive form divides by is remembered from the first push on. Fix: keep it, or "
+          "start again");
+    }
+  }
+
   /// Throws usage_error if `lambda` or `decay` is out of range.
   static void expect(const options& set, int) {
     if (!(set.lambda >= 0) || set.lambda > std::numeric_limits<float>::max()) {
@@ -206,6 +216,18 @@ struct backup_workers {
     }
   };
 
+  /// Throws usage_error if a step has begun to gather gradients and would need another number of
+  /// them.
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
+    if (was.backups != wanted.backups && std::min(was.backups, wanted.backups) < 0 && steps > 0) {
+      throw usage_error(sentence(
+          {"architecture.backups cannot change from ", was.backups, " to ", wanted.backups,
+           " after ", steps,
+           " steps, because tokens have been dealt out for steps of more gradients than there are "
+           "workers. Fix: keep it"}));
+    }
+  }
+
   /// Throws usage_error if a step would wait for no gradient.
   static void expect(const options& set, int workers) {
     if (set.backups >= workers) {
@@ -220,15 +242,19 @@ struct backup_workers {
    public:
     machine() = default;
     machine(int workers, const options& set, std::uint64_t steps)
-        : reads(workers, token_of(static_cast<std::uint64_t>(workers), aggregated_of(workers, set),
-                                  workers - 1, steps)),
+        : reads(workers, updates_after(static_cast<std::uint64_t>(workers),
+                                       aggregated_of(workers, set), steps)),
           workers_(static_cast<std::uint64_t>(workers)),
           aggregated_(aggregated_of(workers, set)),
+          gathered_(gathered_after(steps)),
           given_(static_cast<std::size_t>(workers), steps),
           ended_(given_.size(), 0) {}
 
     /// Returns how many gradients a step is the mean of.
     std::uint64_t aggregated() const { return aggregated_; }
+    /// Returns whether workers give several gradients to a step, so that one may have begun where
+    /// all workers have taken equally many steps of their own.
+    bool gathers_across_steps() const { return aggregated_ > workers_; }
     /// Returns how many tokens are dealt out after a step.
     std::uint64_t tokens() const { return std::max(aggregated_, workers_); }
 
@@ -266,6 +292,26 @@ struct backup_workers {
         return which;
       }
       return ((which - 1) * workers + static_cast<std::uint64_t>(worker)) / aggregated;
+    }
+    /// Returns how many updates there have been once each worker has given `steps` gradients and
+    /// may read. The first gradient of each has a token of step 0 beside the N that are dealt out.
+    static std::uint64_t updates_after(std::uint64_t workers, std::uint64_t aggregated,
+                                       std::uint64_t steps) {
+      if (aggregated <= workers) {
+        return steps;
+      }
+      return steps * workers < aggregated
+                 ? 0
+                 : std::max<std::uint64_t>(1, (steps - 1) * workers / aggregated);
+    }
+    /// Returns how many gradients of the current step have come by then.
+    std::uint64_t gathered_after(std::uint64_t steps) const {
+      if (aggregated_ <= workers_) {
+        return 0;
+      }
+      const std::uint64_t given = steps * workers_;
+      const std::uint64_t before = updates() == 0 ? 0 : workers_ + updates() * aggregated_;
+      return given - std::min(given, before);
     }
     /// Returns how many tokens of a step go to the workers that have not ended, at least: tokens
     /// are dealt out evenly.

@@ -204,7 +204,8 @@ class parameter_server_server {
   }
 
   /// Returns what there is of each chunk placed here: residuals of means, momenta, mean squares,
-  /// parameters, and what each worker has read.
+  /// parameters, the sum that gradients of several of a worker's steps go into, and what each
+  /// worker has read.
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all;
     const auto add = [&all](floats& each) {
@@ -217,6 +218,11 @@ class parameter_server_server {
         served_chunk& mine = served(number);
         for (floats* each : {&mine.residual, &mine.momenta, &mine.mean_square, &mine.parameters}) {
           add(*each);
+        }
+        if constexpr (drops) {
+          if (mine.answers.machine.gathers_across_steps()) {
+            add(mine.sums[0]);
+          }
         }
         if constexpr (compensates) {
           for (int worker = 0; worker < world_->workers(); ++worker) {
