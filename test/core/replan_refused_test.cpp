@@ -15,6 +15,7 @@
 #include "tutti/architecture/dense.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/architecture/push_sum.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/architecture/streaming_diloco.hpp"
@@ -295,6 +296,36 @@ TEST(ReplanRefused, WhileAMeanIsOnItsWayAsIsACheckpoint) {
   EXPECT_EQ(said(together),
             "architecture::streaming_diloco: after 2 steps the mean of a fragment is on its way. "
             "Fix: replan 1 steps later, or use a smaller overlap");
+}
+
+/// Weights that follow from other receivers than there were would shift the mean of all models.
+TEST(ReplanRefused, ToOtherReceiversThanThoseThatWeightsFollowFrom) {
+  using architecture::receiver;
+  using strategy = compose<architecture::push_sum, fusion::up_to>;
+  using options = decltype(engine_options<strategy>::architecture);
+  const auto said = [](receiver was, const options& wanted) {
+    auto set = plan_of<strategy>(0);
+    set.architecture.receiver = was;
+    return said_after<strategy>(3, set, [&set, &wanted](auto& engine, arena&) {
+      auto next = set;
+      next.architecture = wanted;
+      engine.replan(next);
+    });
+  };
+  const std::string why =
+      "architecture::push_sum: after 1 steps ranks have weights that follow from who has sent to "
+      "whom. Fix: keep the receiver and the seed, or change them before the first step";
+  const auto expect_refused = [&](receiver was, const options& wanted) {
+    for (const std::string& each : said(was, wanted)) {
+      EXPECT_NE(each.find(why), std::string::npos) << each;
+    }
+  };
+  expect_refused(receiver::random, options{.receiver = receiver::random, .seed = 2});
+  expect_refused(receiver::random, options{.receiver = receiver::next});
+  expect_refused(receiver::next, options{.receiver = receiver::random});
+  const std::vector<std::string> none(3);
+  EXPECT_EQ(said(receiver::random, options{.receiver = receiver::random}), none);
+  EXPECT_EQ(said(receiver::next, options{.receiver = receiver::exponential, .seed = 2}), none);
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "tutti/architecture/peers.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/role/architecture.hpp"
 
@@ -129,6 +131,20 @@ struct push_sum {
       visit("seed", self.seed, "decides who gets it in which step, where that is random");
     }
   };
+
+  /// Throws usage_error if other receivers would have led to other weights than the ranks have now.
+  /// What each rank has would count more or less than it did, and the mean of all models would
+  /// jump.
+  template <class Compression>
+  static void expect_replan(const options& was, const options& wanted, std::uint64_t steps) {
+    const bool draws = was.receiver == receiver::random || wanted.receiver == receiver::random;
+    if (draws && steps > 0 && (was.receiver != wanted.receiver || was.seed != wanted.seed)) {
+      throw usage_error(
+          sentence({"architecture::push_sum: after ", steps,
+                    " steps ranks have weights that follow from who has sent to whom. Fix: keep "
+                    "the receiver and the seed, or change them before the first step"}));
+    }
+  }
 
   /// Returns a model's bytes if each host has one rank. With several ranks on a host it returns 0,
   /// because they may send their models to each other.
