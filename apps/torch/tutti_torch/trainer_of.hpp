@@ -61,24 +61,12 @@ class trainer_of final : private Transports, public trainer_over<Transports, Str
   void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories, float scale,
               const named_options& was) override {
     auto& engine = base::engine();
-    using engine_type = typename base::engine_type;
     engine.drain();
-    tutti::expect_goes_on<typename engine_type::architecture, typename engine_type::compression>(
-        options_from<Strategy>(was), engine.asked(), steps);
-    const auto here = engine.memories();
-    bool fits = memories.size() == here.size();
-    for (std::size_t i = 0; fits && i < memories.size(); ++i) {
-      fits = memories[i].size() == here[i].size();
-    }
-    if (!fits) {
-      throw tutti::usage_error(
-          "this state is of another strategy, model or optimizer. Fix: load one that the same ones "
-          "saved, in a job of as many ranks");
-    }
+    const auto its = base::memories_under(options_from<Strategy>(was), steps, memories);
     if (scale != base::scale()) {
       base::scaled_by(scale);
     }
-    engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, memories);
+    engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, its);
   }
 
  private:

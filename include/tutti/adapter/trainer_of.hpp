@@ -18,6 +18,9 @@
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/engine_types.hpp"
+#include "tutti/core/plan_for.hpp"
+#include "tutti/core/remote_memories.hpp"
+#include "tutti/core/resumed_memories.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/monitor/none.hpp"
 #include "tutti/optimizer/none.hpp"
@@ -162,6 +165,18 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
       });
     }
     return found;
+  }
+
+  /// Returns what an engine with the options `was` remembered after so many steps, `saved`, as the
+  /// memories of this one, as `load` does (core/checkpoint.hpp). Throws usage_error where `load`
+  /// does. Nothing may be on its way.
+  memories_of_rank memories_under(const options& was, std::uint64_t steps,
+                                  const memories_of_rank& saved) {
+    const plan before = plan_for<types>(
+        engine_->tensors(), was, make_policy<compression>(was.compression), world_->size(), {});
+    expect_same_places(*engine_, hash_of_order(before), hash_of_owners(before));
+    expect_goes_on<architecture, compression>(was, engine_->asked(), steps);
+    return as_memories_of(*engine_, saved, was.run);
   }
 
   /// Changes the optimizer's values when `take_values` is next called.

@@ -21,6 +21,7 @@
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_options.hpp"
+#include "tutti/core/resumed_memories.hpp"
 #include "tutti/core/settings.hpp"
 #include "tutti/role/architecture.hpp"
 
@@ -152,16 +153,6 @@ class checkpoint_reader {
   running_hash hash_;
 };
 
-/// Hash of where each chunk lies in the model and which rank owns it.
-inline std::uint64_t hash_of_owners(const plan& made) {
-  running_hash hash;
-  for (const chunk& each : made.chunks) {
-    hash.feed(each.first_element);
-    hash.feed(each.elements);
-    hash.feed(static_cast<std::uint64_t>(each.placed_on));
-  }
-  return hash.value();
-}
 /// Hash of what orders of launches and fragments of a model depend on: chunks, which of them a
 /// bucket holds and may share a launch, and the options of the fusion and the schedule.
 template <class Engine>
@@ -178,15 +169,6 @@ std::uint64_t hash_of_launches(const Engine& engine) {
   const std::string lines = std::move(options).lines();
   hash.feed(std::as_bytes(std::span(lines)));
   return hash.value();
-}
-/// Returns how many floats the memories hold. They are saved one after the other, because a memory
-/// may be that of a chunk, and chunks are not those of a run with another fusion or partition.
-inline std::uint64_t floats_in(std::span<const std::span<float>> memories) {
-  std::uint64_t all = 0;
-  for (const std::span<float> each : memories) {
-    all += each.size();
-  }
-  return all;
 }
 inline bool remember_something(const std::vector<std::vector<std::vector<float>>>& ranks) {
   return loops::any_of(ranks, [](const auto& its) {
@@ -282,7 +264,7 @@ void save(Engine& engine, std::ostream& out) {
   detail::write_head(file, {std::string(type_name<typename Engine::strategy>()),
                             engine.world().size(), engine.worker(), engine.steps()});
   file.value(hash_of_order(engine.planned()));
-  file.value(detail::hash_of_owners(engine.planned()));
+  file.value(hash_of_owners(engine.planned()));
   file.value(detail::hash_of_launches(engine));
   file.options(engine.asked().architecture);
   file.options(engine.asked().compression);
@@ -298,7 +280,7 @@ void save(Engine& engine, std::ostream& out) {
   });
   file.value(engine.rate_of_residuals());
   const auto memories = engine.memories();
-  file.value(detail::floats_in(memories));
+  file.value(floats_in(memories));
   for (const std::span<float> each : memories) {
     file.bytes(std::as_bytes(std::span<const float>(host_view(queue, each))));
   }
@@ -356,8 +338,7 @@ void load(Engine& engine, std::istream& in) {
                   engine.worker(), ". Fix: give each rank the file it wrote"}));
   }
   const auto order = file.template value<std::uint64_t>();
-  const bool same_owners =
-      file.template value<std::uint64_t>() == detail::hash_of_owners(engine.planned());
+  const auto owners = file.template value<std::uint64_t>();
   const bool same_launches =
       file.template value<std::uint64_t>() == detail::hash_of_launches(engine);
   auto was = engine.asked();
@@ -370,22 +351,7 @@ void load(Engine& engine, std::istream& in) {
         sentence({"the checkpoint was saved with another model: ", tensors, " tensors instead of ",
                   engine.tensors().size(), ". Fix: use the one that it was saved with"}));
   }
-  if (order != hash_of_order(engine.planned())) {
-    throw usage_error(
-        "the checkpoint was saved with a compressor that selects other tensors. Fix: give its rule "
-        "the options that it was saved with");
-  }
-  if (facts::updates_parts<typename Engine::strategy::architecture> && !same_owners) {
-    throw usage_error(
-        "the checkpoint was saved where ranks update parts of other chunks. Fix: load it with the "
-        "options that it was saved with, then replan");
-  }
-  if (facts::encodes_means<typename Engine::architecture> && !engine.memories()[1].empty() &&
-      !same_owners) {
-    throw usage_error(
-        "the checkpoint's residuals of means belong to other chunks. Fix: load it with the options "
-        "that it was saved with, then replan");
-  }
+  expect_same_places(engine, order, owners);
   if constexpr (!facts::keeps_no_step<typename Engine::architecture>) {
     detail::expect_one_step(engine, head.steps);
   }
@@ -406,7 +372,7 @@ void load(Engine& engine, std::istream& in) {
   // then restores what they remember.
   std::vector<std::vector<float>> memories;
   const auto places = engine.memories();
-  file.expect_floats(detail::floats_in(places));
+  file.expect_floats(floats_in(places));
   for (const std::span<float> each : places) {
     memories.emplace_back(each.size());
     file.bytes(std::as_writable_bytes(std::span(memories.back())));
@@ -432,7 +398,7 @@ void load(Engine& engine, std::istream& in) {
         sentence({"the checkpoint holds the memory of ", servers, " servers, but this run has ",
                   others.size(), ". Fix: start as many servers"}));
   }
-  if (detail::remember_something(others) && !same_owners) {
+  if (detail::remember_something(others) && owners != hash_of_owners(engine.planned())) {
     throw usage_error(
         "the checkpoint's servers hold memory of other chunks. Fix: load it with the options that "
         "it was saved with, then replan");
