@@ -350,5 +350,43 @@ TEST(Agreement, TwoTransportsTakeAnEngineEach) {
   });
 }
 
+/// Gives rank `other` a rate of its own on the way, and returns what each of `ranks` workers says
+/// then.
+template <class Strategy>
+std::vector<std::string> said_after_a_change(int ranks, int other) {
+  const engine_options<Strategy> set;
+  auto said = errors(ranks + servers_in<Strategy>(set), [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_for<Strategy>(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    for (int step = 0; step < 2; ++step) {
+      take_step(engine, memory, step);
+      optimizer::sgd values = engine.values();
+      values.learning_rate = step == 1 && world.rank() == other ? 0.3f : 0.2f;
+      engine.change(values);
+      engine.average(0);
+    }
+  });
+  said.resize(static_cast<std::size_t>(ranks));
+  return said;
+}
+TEST(Agreement, ValuesThatAreGivenOnTheWayAreComparedWhenWorkersNextAverage) {
+  for (const int ranks : {2, 3, 5}) {
+    const std::vector<std::string> all(
+        static_cast<std::size_t>(ranks),
+        "rank 0 and rank 1 have given different values to change(). Fix: give the same ones "
+        "between the same two steps on every rank");
+    const std::vector<std::string> none(static_cast<std::size_t>(ranks));
+    EXPECT_EQ(said_after_a_change<fused>(ranks, 0), all);
+    EXPECT_EQ(said_after_a_change<fused>(ranks, 1), all);
+    EXPECT_EQ(said_after_a_change<fused>(ranks, -1), none);
+    EXPECT_EQ(said_after_a_change<served>(ranks, 1), all);
+    EXPECT_EQ(said_after_a_change<served>(ranks, -1), none);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -263,17 +263,17 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// What `average` does, for coroutines. `value` becomes the mean, and must outlive the task.
   task averaged(double& value) {
     averages_.fetch_add(1, std::memory_order_relaxed);
-    return average_over_workers(
+    return average_and_compare(
         endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
-        workers_, value);
+        workers_, value, core::given_);
   }
 
   /// Gives the optimizer other values from the next step on. Every worker must call it between the
-  /// same two steps with the same values. Residuals that are measured in steps follow the learning
-  /// rate (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if
-  /// the values need more memory an element than the engine was made with, add a momentum to that
-  /// of the compressor, stop the exchange of momenta of which a part is still to be sent, or are
-  /// refused by the optimizer.
+  /// same two steps with the same values: if one differs, the next `average` throws disagreement.
+  /// Residuals that are measured in steps follow the learning rate
+  /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if values
+  /// need more memory an element than the engine was made with, add a momentum to the compressor's,
+  /// stop an exchange of momenta before it has ended, or are refused by the optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
     expect_one_momentum<compression>(values);
     expect_values(values);
@@ -472,7 +472,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
  private:
   void tell(const Optimizer& values) {
-    optimizer_ = values;
+    core::give(values);
     if (servers() > 0) {
       task telling = core::tell_values();
       waits_.run(telling);

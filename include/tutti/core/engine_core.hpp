@@ -213,6 +213,18 @@ class engine_core : engine_base<Transport> {
 
   /// The settings that must be equal on all ranks.
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
+  static std::uint64_t hash_of(const Optimizer& values) {
+    running_hash hash;
+    Optimizer::describe(values, [&hash](std::string_view, const auto& each, std::string_view) {
+      hash.feed(std::as_bytes(std::span(&each, 1)));
+    });
+    return hash.value();
+  }
+  /// Takes values for the optimizer that every rank is to be given alike.
+  void give(const Optimizer& values) {
+    optimizer_ = values;
+    given_ = hash_of(values);
+  }
   static int workers_of(const options& set, int size) {
     return workers_among<architecture>(set.architecture, size);
   }
@@ -599,6 +611,7 @@ class engine_core : engine_base<Transport> {
   int workers_;
   compression compression_;
   Optimizer optimizer_;
+  std::uint64_t given_ = hash_of(optimizer_);       ///< of the values that were last given
   double rate_of_residuals_ = rate_of(optimizer_);  ///< the last rate that was not 0
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;

@@ -203,7 +203,44 @@ task average_over_workers(Endpoint self, int workers, double& value) {
   }
 }
 
-/// Does so for each of several values.
+/// Does so, and compares with rank 0 the hash of the values that were last given to the optimizer.
+/// If one differs, every rank throws disagreement.
+template <class Endpoint>
+[[gnu::cold]] task average_and_compare(Endpoint self, int workers, double& value,
+                                       std::uint64_t given) {
+  struct words {
+    double value;
+    std::uint64_t given;  // in an answer: the first rank whose hash differs, or 0
+  };
+  words mine{value, given};
+  if (self.rank() != 0) {
+    co_await self.send(0, bytes_of(mine));
+    co_await receive_now(self, 0, bytes_of(mine));
+  } else {
+    mine.given = 0;
+    for (int rank = 1; rank < workers; ++rank) {
+      words theirs{};
+      co_await receive_now(self, rank, bytes_of(theirs));
+      mine.value += theirs.value;
+      if (theirs.given != given && mine.given == 0) {
+        mine.given = static_cast<std::uint64_t>(rank);
+      }
+    }
+    mine.value /= workers;
+    for (int rank = 1; rank < workers; ++rank) {
+      co_await self.send(rank, bytes_of(mine));
+    }
+  }
+  value = mine.value;
+  if (mine.given != 0) {
+    throw disagreement(
+        sentence({"rank 0 and rank ", mine.given,
+                  " have given different values to change(). Fix: give the same ones "
+                  "between the same two steps on every rank"}));
+  }
+}
+
+/// Replaces each of several values by its mean.
 template <class Endpoint>
 [[gnu::cold]] task average_over_workers(Endpoint self, int workers, std::span<double> values) {
   const auto bytes = std::as_writable_bytes(values);
