@@ -22,6 +22,7 @@
 #include "tutti/core/replan_at.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/monitor/counters.hpp"
+#include "tutti/optimizer/loss_scaled.hpp"
 
 namespace tutti::test {
 namespace {
@@ -296,6 +297,26 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
   }
   EXPECT_THROW((batch_by_noise(options(), 0, 1)), usage_error);
   EXPECT_THROW((batch_by_noise(options(), 1, 0)), usage_error);
+}
+
+/// A rate may change while gradients of the step before are on their way, whose end is counted.
+TEST(Acting, RatesLeaveTheLossScaleToStepsThatHaveNotEnded) {
+  constexpr std::uint64_t steps = 5;
+  transport::run_ranks(2, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    optimizer::loss_scaled<optimizer::sgd> values;
+    values.scale = 2;
+    auto engine = make_engine<compose<>>(world, memory.tensors(), values);
+    acting act(rate_by_schedule({.steps = 100, .falling = optimizer::falling::linear}));
+    act.before_training(engine);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      act.before_step(engine);
+      take_step(engine, memory, static_cast<int>(step));
+      act.after_step(engine);
+    }
+    engine.wait();
+    EXPECT_EQ(engine.values().finite_steps, steps);
+  });
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ class rate_by_schedule {
   void before_step(Engine& engine, std::uint64_t step) {
     const float rate = set_.at(step - step % every_);
     if (rate != last_) {
+      engine.wait();  // steps on their way may still change a loss scale, which is among the values
       auto values = engine.values();
       values.learning_rate = last_ > 0 ? rate * (values.learning_rate / last_) : rate;
       engine.change(values);

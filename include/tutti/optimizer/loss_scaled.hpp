@@ -12,7 +12,9 @@ namespace tutti::optimizer {
 
 /// Applies another optimizer to gradients of a loss that was multiplied by `scale`, so that small
 /// gradients do not vanish in 16 bits. The training loop reads the scale before each backward pass,
-/// as `engine.values().scale`, and gradients are divided by it. If any gradient is infinite or NaN,
+/// as `engine.values().scale`, and gradients are divided by it. Call `engine.wait()` before reading
+/// values that are to be changed and given to `engine.change`: a step that has not ended would
+/// change them afterwards, and be undone on some ranks only. If any gradient is infinite or NaN,
 /// the step updates nothing on any worker, and the scale is multiplied by `backoff`, as long as
 /// gradients can still be divided by it. After `interval` steps in a row without such a gradient,
 /// it is multiplied by `growth`. The number of the step, which Adam's corrections and random draws
