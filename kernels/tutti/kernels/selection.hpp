@@ -76,14 +76,14 @@ struct threshold {
 
 /// Returns the k-th largest of n keys, 0 < k <= n, and how many of its equals are among the k
 /// largest. All keys lie in [low, high]. `for_each_key(least, f)` calls f with each key, of which
-/// it may leave out those below `least`. The first pass counts the keys in 2048 bins, or in 8192 if
-/// there are many; each further pass counts the bin that holds the k-th largest in as many bins
-/// again.
+/// it may leave out those below `least`. The first pass counts the keys in 2048 bins, in 256 if
+/// there are few keys and in 8192 if there are many; each further pass counts the bin that holds
+/// the k-th largest in as many bins again.
 template <class ForEachKey>
 threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
                       const ForEachKey& for_each_key) {
   constexpr int most_digits = 13;
-  const int digits = n < (std::size_t{1} << 16) ? 11 : most_digits;
+  const int digits = n < 128 ? 8 : n < (std::size_t{1} << 16) ? 11 : most_digits;
   for (;;) {
     const std::uint32_t range = high - low;
     const int shift = std::max(static_cast<int>(std::bit_width(range)) - digits, 0);
