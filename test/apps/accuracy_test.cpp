@@ -129,6 +129,24 @@ echo '{"epoch": null, "bytes_sent_per_rank": 0}' >> "$rows"
   }
 }
 
+/// The rows after one that diverges are run and drawn, and the status is that of a failure.
+TEST_F(Apps, ConvergenceGoesOnAfterARowThatDoesNotTrain) {
+  std::ofstream(here_ / "train") << R"(#!/bin/sh
+case "$2" in TopK) echo "tutti-train: the loss is not finite" >&2; exit 2;; esac
+for rows; do :; done
+echo '{"epoch": 1, "seconds": 1, "test_accuracy": 0.5}' > "$rows"
+echo '{"epoch": null, "bytes_sent_per_rank": 0}' >> "$rows"
+)";
+  std::filesystem::permissions(here_ / "train", std::filesystem::perms::owner_all);
+  const auto bench = std::filesystem::path(__FILE__).parent_path() / "../../bench/convergence";
+  const auto got =
+      shell(bench.string() + " --train ./train --strategy TopK,SMA --epochs 1 --plot plot.svg");
+  EXPECT_EQ(got.status, 1) << got.err;
+  EXPECT_NE(got.err.find("tutti-train: the loss is not finite"), std::string::npos) << got.err;
+  EXPECT_NE(got.out.find("\nSMA "), std::string::npos) << got.out;
+  EXPECT_NE(read(here_ / "plot.svg").find("SMA"), std::string::npos);
+}
+
 TEST_F(Apps, TrainsOnCifar10sFilesAndMovingWindowsOfThem) {
   for (const std::string file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
                                  "data_batch_5", "test_batch"}) {
