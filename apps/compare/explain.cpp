@@ -25,20 +25,24 @@ std::string tensors_of(const tutti::bucket& which, const row& of) {
 }  // namespace
 
 void explain(const row& of) {
-  const tutti::plan& plan = of.shown().planned;
+  // Processes of a real world note no times, but their prediction has the same plan.
+  const bool is_real = of.of.world == "real";
+  const tutti::replayed& shown = is_real ? of.simulated : of.shown();
+  const tutti::plan& plan = shown.planned;
   if (plan.backward.empty()) {
     std::printf("%s: its row was read and not run, so there is no plan to explain\n",
                 of.strategy.c_str());
     return;
   }
   std::printf(
-      "%s: %zu tensors in %zu buckets and %zu chunks; the exchanges that ended within an "
-      "iteration of %.2f ms:\n",
+      "%s: %zu tensors in %zu buckets and %zu chunks; the exchanges that ended within %s "
+      "iteration of %.2f ms, which is counted from the end of a backward pass to that of the "
+      "next:\n",
       of.strategy.c_str(), of.of.model->tensors.size(), plan.buckets.size(), plan.chunks.size(),
-      1e3 * of.shown().iterations.back());
+      is_real ? "a predicted" : "an", 1e3 * shown.iterations.back());
   std::fputs(of.ways.c_str(), stdout);
   std::printf("   began ms  ended ms  chunk  bucket   elements  priority  tensors\n");
-  for (const tutti::exchanged& each : of.shown().agenda) {
+  for (const tutti::exchanged& each : shown.agenda) {
     const tutti::chunk& what = plan.chunks[each.chunk];
     std::printf("  %9.3f %9.3f  %5u  %6u  %9zu  %8u  %s\n", 1e3 * each.started, 1e3 * each.finished,
                 each.chunk, what.bucket, what.elements, what.priority,

@@ -422,11 +422,32 @@ TEST_F(Compare, WhatAFileHeldBeforeIsNotResumed) {
   EXPECT_EQ(lines_after(), 6U) << "another profile";
 }
 
+/// Iterations of LocalSGD differ, because only some of them send. A row that was read knows only
+/// their quantiles.
+TEST_F(Compare, ARowThatWasReadIsTheSameInCsv) {
+  const std::string flags = "--strategy LocalSGD --model mobilenet_v2 --ranks 2 --json kept --csv ";
+  ASSERT_EQ(compare(flags + "run.csv").status, 0);
+  ASSERT_EQ(compare(flags + "read.csv --resume kept").status, 0);
+  const auto iteration = [this](const char* file) {
+    const std::string all = read(here_ / file);
+    const std::string row = all.substr(all.find("\"LocalSGD"));
+    const std::string line = row.substr(0, row.find('\n'));
+    return std::stod(line.substr(line.rfind(',') + 1));
+  };
+  std::ifstream kept(here_ / "kept");
+  std::string row;
+  std::getline(kept, row);
+  const double predicted = nlohmann::json::parse(row)["predicted_ms"];
+  EXPECT_NEAR(iteration("run.csv"), predicted, 1e-6);
+  EXPECT_NEAR(iteration("read.csv"), predicted, 1e-6);
+}
+
 TEST_F(Compare, ExplainsWhichChunkWentWhen) {
   const auto got = compare("--strategy BSP --model mobilenet_v2 --explain");
   EXPECT_EQ(got.status, 0) << got.err;
   EXPECT_NE(got.out.find("BSP: 158 tensors in 1 buckets and 1 chunks"), std::string::npos)
       << got.out;
+  EXPECT_NE(got.out.find("counted from the end of a backward pass"), std::string::npos) << got.out;
   EXPECT_NE(got.out.find(" (158)\n"), std::string::npos) << got.out;
 }
 

@@ -190,6 +190,17 @@ TEST_F(Processes, MeasureARowOnce) {
   EXPECT_EQ(rows("more").size(), 2U) << "another world";
 }
 
+TEST_F(Processes, ExplainARealRowByItsPrediction) {
+  write_profile();
+  const auto got = compare(2,
+                           "--model mine.csv --ranks 2 --strategy BSP --link 10Gbit/50us "
+                           "--iterations 1 --warmup 0 --explain",
+                           "real");
+  ASSERT_EQ(got.status, 0) << got.err;
+  EXPECT_NE(got.out.find(" within a predicted iteration of "), std::string::npos) << got.out;
+  EXPECT_NE(got.out.find("last .. first (2)\n"), std::string::npos) << got.out;
+}
+
 TEST_F(Processes, RefuseWhatARealWorldCannotBe) {
   const auto alone = [this](const std::string& flags) {
     return shell(TUTTI_APPS_DIRECTORY "/tutti-compare --strategy WFBPUnlimited " + flags);
