@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <sstream>
 #include <string_view>
-#include <thread>
 
 #include "common/all_reduce_table.hpp"
 #include "common/launcher.hpp"
@@ -18,9 +15,6 @@
 #include "tutti/strategies/all_reduce_spec.hpp"
 #include "tutti/strategies/kvstore.hpp"
 #include "tutti/strategies/tf_replicated.hpp"
-#if __has_include(<mpi.h>)
-#include "tutti/transport/mpi.hpp"
-#endif
 
 namespace common {
 
@@ -198,7 +192,12 @@ class flags {
     all_.add_options()(name, value, meaning);
   }
   void text(const char* name, std::string& to, const char* meaning) {
-    auto* value = po::value(&to);
+    auto* value = po::value(&to)->notifier([name](const std::string& said) {
+      if (said.empty()) {
+        throw flag_error(std::string("--") + name + " has no value. Fix: give one, or leave --" +
+                         name + " out");
+      }
+    });
     named(name, meaning, to.empty() ? value : value->default_value(to, to));
   }
   void steps(const char* meaning) { count("steps", into_->steps, 0, most, meaning); }
@@ -230,10 +229,7 @@ class flags {
   template <class T>
   static T within(const char* name, T value, std::int64_t least, std::int64_t greatest) {
     if (value < least || value > greatest) {
-      refuse(name, value,
-             greatest == most
-                 ? "at least " + std::to_string(least)
-                 : "from " + std::to_string(least) + " to " + std::to_string(greatest));
+      refuse(name, value, "from " + std::to_string(least) + " to " + std::to_string(greatest));
     }
     return value;
   }
@@ -334,6 +330,17 @@ void expect_said_once(const po::variables_map& values, const job& read) {
   }
 }
 
+/// Throws flag_error if a flag of `--rate in_steps` is given with another rate, which would ignore
+/// it.
+void expect_rate_in_steps(const po::variables_map& values, const job& read) {
+  for (const std::string flag : {"rate-every", "rate-factor"}) {
+    if (values.count(flag) > 0 && read.rate != "in_steps") {
+      throw flag_error("--" + flag + " is for --rate in_steps, not for --rate " + read.rate +
+                       ". Fix: --rate in_steps, or leave --" + flag + " out");
+    }
+  }
+}
+
 /// Sets the strategy from `--kvstore`, which takes the place of `--strategy`.
 void take_kvstore(const po::variables_map& values, job& into) {
   if (values.count("kvstore") == 0) {
@@ -397,28 +404,6 @@ void take_all_reduce_spec(const po::variables_map& values, app reader, job& into
   into.policy_flags.insert(into.policy_flags.begin(), all.begin(), all.end());
 }
 
-/// Ends the whole job with `sentence`, because the command line of this rank, which is not rank 0,
-/// is wrong. If rank 0's is wrong as well, rank 0 ends the job with its own message while this
-/// process still waits in MPI's initialisation. If the other processes do not arrive within 10
-/// seconds, this process prints the sentence and exits on its own.
-void end_for_all([[maybe_unused]] const std::string& sentence) {
-#if __has_include(<mpi.h>)
-  int begun = 0;
-  MPI_Initialized(&begun);
-  if (begun == 0) {
-    std::thread([sentence] {
-      std::this_thread::sleep_for(std::chrono::seconds(10));
-      std::fprintf(stderr, "%s\n", sentence.c_str());
-      std::_Exit(2);
-    }).detach();
-    const tutti::transport::mpi everybody;
-    if (everybody.size() > 1) {
-      everybody.abort_job(sentence);
-    }
-  }
-#endif
-}
-
 }  // namespace
 
 job parse(int argc, char** argv, app reader) {
@@ -437,6 +422,7 @@ job parse(int argc, char** argv, app reader) {
                       read);
     po::notify(values);
     expect_said_once(values, read);
+    expect_rate_in_steps(values, read);
     take_kvstore(values, read);
     take_all_reduce_spec(values, reader, read);
   } catch (const po::error& wrong) {
@@ -454,36 +440,6 @@ std::string help(app reader) {
     out << "  --ROLE.OPTION arg            an option of a policy, as --fusion.bytes 32MiB\n";
   }
   return out.str();
-}
-
-int guarded(const char* program, const std::function<void()>& run) {
-  const auto sentence = [program](const std::exception& failed) {
-    return std::string(program) + ": " + failed.what();
-  };
-  const auto say = [&](const std::exception& failed) {
-    std::fprintf(stderr, "%s\n", sentence(failed).c_str());
-  };
-  try {
-    run();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw tutti::usage_error(
-          "standard output cannot be written. Fix: free space or another file");
-    }
-    return 0;
-  } catch (const flag_error& wrong) {
-    if (launched_as() == 0) {
-      say(wrong);
-    } else {
-      end_for_all("rank " + std::to_string(launched_as()) + ": " + sentence(wrong));
-    }
-    return 2;
-  } catch (const tutti::usage_error& wrong) {
-    say(wrong);
-    return 2;
-  } catch (const std::exception& failed) {
-    say(failed);
-    return 1;
-  }
 }
 
 std::string megabytes(double sent) {

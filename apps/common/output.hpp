@@ -20,10 +20,14 @@ inline void expect_writable(const std::ofstream& out, const std::string& file) {
   }
 }
 
-/// Throws tutti::usage_error that names `asked_for` if `file` cannot be written. Call it before a
-/// long run, whose results would otherwise be lost.
+/// Throws flag_error that names `asked_for` if `file` cannot be written. Call it before a long run,
+/// whose results would otherwise be lost.
 inline void check_writable(const std::string& file, const std::string& asked_for) {
-  expect_writable(std::ofstream(file, std::ios::app), asked_for);
+  try {
+    expect_writable(std::ofstream(file, std::ios::app), asked_for);
+  } catch (const tutti::usage_error& wrong) {
+    throw flag_error(wrong.what());
+  }
 }
 
 /// Throws flag_error if a flag would write into a file that another flag names, too. An exception

@@ -49,6 +49,7 @@ void totals::add(const totals& epoch) {
 log::log(const common::job& job, std::string_view strategy, int rank)
     : job_(&job),
       strategy_(strategy),
+      width_(static_cast<int>(std::max<std::size_t>(strategy.size(), 14))),
       speaks_(rank == 0),
       // mpirun gives every process a terminal, even if its own output is not one.
       terminal_(isatty(STDOUT_FILENO) != 0 && !common::under_launcher()) {}
@@ -56,15 +57,15 @@ log::log(const common::job& job, std::string_view strategy, int rank)
 void log::begin(std::string_view ways) const {
   if (speaks_) {
     std::printf(
-        "%.*s%-14s epoch   loss    train   test   images/s   ms/step  exposed ms  MB sent/step\n",
-        static_cast<int>(ways.size()), ways.data(), "strategy");
+        "%.*s%-*s epoch   loss    train   test   images/s   ms/step  exposed ms  MB sent/step\n",
+        static_cast<int>(ways.size()), ways.data(), width_, "strategy");
   }
 }
 
 void log::progress(std::size_t epoch, std::size_t step, std::size_t steps, float loss) {
   if (speaks_ && terminal_ && (step % 16 == 0 || step == steps)) {
-    std::printf("\r%-14s %5zu   step %zu of %zu, loss %.4f ", strategy_.c_str(), epoch + 1, step,
-                steps, static_cast<double>(loss));
+    std::printf("\r%-*s %5zu   step %zu of %zu, loss %.4f ", width_, strategy_.c_str(), epoch + 1,
+                step, steps, static_cast<double>(loss));
     std::fflush(stdout);
   }
 }
@@ -75,15 +76,15 @@ void log::epoch(std::size_t epoch, const totals& seen, const tutti::report& so_f
   }
   const auto steps = static_cast<double>(seen.steps());
   const double images = steps * static_cast<double>(job_->batch_size) * so_far.workers;
-  std::printf("%s%-14s %5zu  %.4f  %.4f  %.4f  %8.0f  %8.2f  %10.2f  %12s\n",
-              terminal_ ? "\r\033[K" : "", strategy_.c_str(), epoch + 1, seen.loss,
+  std::printf("%s%-*s %5zu  %.4f  %.4f  %.4f  %8.0f  %8.2f  %10.2f  %12s\n",
+              terminal_ ? "\r\033[K" : "", width_, strategy_.c_str(), epoch + 1, seen.loss,
               seen.train_accuracy, seen.test_accuracy, images / seen.seconds(),
               1e3 * seen.seconds() / steps, 1e3 * seen.exposed / steps,
               common::megabytes(static_cast<double>(seen.bytes_sent) / steps).c_str());
   if (seen.worst_accuracy) {
     std::printf(
-        "%-14s the models of %d workers differ: test is of their mean, the worst model has %.4f\n",
-        strategy_.c_str(), so_far.workers, *seen.worst_accuracy);
+        "%-*s the models of %d workers differ: test is of their mean, the worst model has %.4f\n",
+        width_, strategy_.c_str(), so_far.workers, *seen.worst_accuracy);
   }
   std::fflush(stdout);
   write_json(epoch, seen, so_far);
@@ -97,15 +98,15 @@ void log::finish(const tutti::report& so_far) const {
   if (so_far.pushes.taken() > 0) {
     std::ostringstream counted;
     counted << so_far.pushes;
-    std::printf("%-14s %s\n", strategy_.c_str(), counted.str().c_str());
+    std::printf("%-*s %s\n", width_, strategy_.c_str(), counted.str().c_str());
   }
   write_json({}, all_, so_far);
 }
 
 void log::nothing_left(std::size_t step) const {
   if (speaks_) {
-    std::printf("%-14s nothing is left to train after step %zu. Fix: more --epochs or --steps\n",
-                strategy_.c_str(), step);
+    std::printf("%-*s nothing is left to train after step %zu. Fix: more --epochs or --steps\n",
+                width_, strategy_.c_str(), step);
   }
 }
 

@@ -61,6 +61,7 @@ class log {
 
   const common::job* job_;
   std::string strategy_;
+  int width_;  ///< of the column of the strategy's name
   bool speaks_;
   bool terminal_;
   totals all_{};

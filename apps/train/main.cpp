@@ -32,7 +32,7 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   return *found;
 }
 
-/// Throws tutti::usage_error if an output file cannot be written, before a long run whose results
+/// Throws common::flag_error if an output file cannot be written, before a long run whose results
 /// would otherwise be lost.
 void check_outputs(const common::job& asked) {
   const bool timeline_a_rank = common::uses_mpi(asked);

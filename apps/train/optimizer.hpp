@@ -13,6 +13,7 @@
 #include "common/sgd_values.hpp"
 #include "models/declaration.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/rules.hpp"
 #include "tutti/optimizer/adam.hpp"
@@ -223,6 +224,20 @@ void set_value(Optimizer& made, std::string_view name, const std::string& flag,
   }
 }
 
+/// Throws flag_error unless every share of the past that the optimizer keeps is below 1. A mean
+/// that keeps all of it or more grows without limit, or is divided by zero.
+template <class Optimizer>
+void expect_shares_below_one(const Optimizer& made) {
+  Optimizer::describe(made, [](std::string_view name, const auto& share, std::string_view) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(share)>>) {
+      if ((name == "momentum" || name.starts_with("beta")) && !(share < 1)) {
+        throw common::flag_error(tutti::sentence(
+            {"--optimizer.", name, " ", share, " is out of range. Fix: from 0 to below 1"}));
+      }
+    }
+  });
+}
+
 /// Returns the optimizer for a model and a strategy, with the job's values. Throws flag_error if
 /// the job sets a value that the optimizer does not have.
 template <class Strategy>
@@ -233,6 +248,7 @@ optimizer_of<Strategy> optimizer(const models::declaration& model, const common:
   set_value(made, "momentum", "momentum", asked.momentum);
   set_value(made, "weight_decay", "weight-decay", asked.weight_decay);
   common::set_described("optimizer", made, asked.optimizer_flags);
+  expect_shares_below_one(made);
   return made;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -114,6 +115,16 @@ inline void expect_head(tutti::detail::checkpoint_reader& own, std::string_view 
   }
 }
 
+/// Calls `use`. If it throws usage_error, the file's name is added to the message.
+template <class Use>
+auto in_the_name_of(const std::string& file, Use use) {
+  try {
+    return use();
+  } catch (const tutti::usage_error& wrong) {
+    throw tutti::usage_error(file + ": " + wrong.what());
+  }
+}
+
 /// Saves a checkpoint. It appears whole or not at all, and the previous one remains until every
 /// rank has written this one. Whenever a job is killed, there is therefore a step of which every
 /// rank has a checkpoint, from the first checkpoint on. Every worker must call it.
@@ -128,9 +139,11 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
     tutti::detail::checkpoint_writer own(out);
     own.bytes(std::as_bytes(std::span(checkpoint_name)));
     own.text(identity(job, engine.values()));
-    tutti::save(engine, out);
-    own.floats(tutti::host_view(model.queue(), model.statistics()));
-    own.finish();
+    in_the_name_of(partial, [&] {
+      tutti::save(engine, out);
+      own.floats(tutti::host_view(model.queue(), model.statistics()));
+      own.finish();
+    });
   }
   engine.average(0);  // no rank continues while another may still fail to write
   // When a job is killed, some ranks may be past this point and others not, but no rank is past the
@@ -141,19 +154,14 @@ void write_checkpoint(Engine& engine, Model& model, const common::job& job,
   std::filesystem::rename(partial, file);
 }
 
-/// Returns what `read` returns for a file. If `read` throws usage_error, the file's name is added
-/// to the message.
+/// Returns what `read` returns for a file, and names the file in its errors.
 template <class Read>
 auto read_from(const std::string& file, Read read) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw tutti::usage_error("cannot read " + file + ". Fix: name a checkpoint of this job");
   }
-  try {
-    return read(in);
-  } catch (const tutti::usage_error& wrong) {
-    throw tutti::usage_error(file + ": " + wrong.what());
-  }
+  return in_the_name_of(file, [&] { return read(in); });
 }
 
 /// Loads a checkpoint from one file. Every worker must call it.
@@ -261,6 +269,9 @@ class session {
         }
       }
       out_->epoch(epoch, seen, report());
+      if (!std::isfinite(seen.loss) && common::repeats(*job_) == 0) {
+        end_without_finite_loss(epoch);
+      }
       if (!job_->checkpoint.empty()) {
         write_checkpoint(*engine_, *model_, *job_, of_rank(job_->checkpoint, engine_->worker()));
       }
@@ -291,6 +302,17 @@ class session {
 
   std::size_t done() const { return static_cast<std::size_t>(engine_->steps()); }
   bool full() const { return job_->steps != 0 && done() >= job_->steps; }
+
+  /// Ends the training on every worker, because the loss, which is the same on each, is infinite or
+  /// not a number. No later step can mend it, and two more checkpoints would leave none from
+  /// before. With one repeated batch, only the speed counts, so that training goes on.
+  [[noreturn]] void end_without_finite_loss(std::size_t epoch) {
+    policies_.after_training(*engine_);
+    out_->finish(report());
+    throw tutti::usage_error(tutti::sentence(
+        {"the loss is not finite in epoch ", epoch + 1,
+         ", so training ends and the last checkpoint is kept. Fix: a smaller --learning-rate"}));
+  }
 
   /// Makes a new plan if the epoch's density differs from the plan's, because a plan contains the
   /// payloads' lengths.

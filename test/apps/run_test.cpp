@@ -99,6 +99,11 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   train_refuses("--batch-size 0", "--batch-size 0 is out of range");
   train_refuses("--batch-size 100000", "loader: 6000 images do not make 4 batches of 100000");
   train_refuses("--learning-rate nan", "--learning-rate nan is out of range");
+  train_refuses("--seed 9223372036854775807",
+                "--seed 9223372036854775807 is out of range. Fix: from 0 to 9007199254740992");
+  train_refuses("--momentum 1.5",
+                "--optimizer.momentum 1.5 is out of range. Fix: from 0 to below 1");
+  train_refuses("--optimizer adam --optimizer.beta1 1", "--optimizer.beta1 1 is out of range");
   train_refuses("--deadline 0", "--deadline 0 is out of range");
   train_refuses("--rate in_steps --rate-every 0",
                 "--rate-every 0 is out of range. Fix: more than 0");
@@ -118,6 +123,17 @@ TEST_F(Apps, ImpossibleNumbersAreRefused) {
   }
   train_refuses("--strategy BytePS --architecture.servers 1025",
                 "--architecture.servers 1025 is out of range. Fix: from 1 to 1024");
+}
+
+/// A flag whose value a script left empty would otherwise do nothing for the length of a run.
+TEST_F(Apps, WhatWouldBeIgnoredIsRefused) {
+  for (const std::string flag :
+       {"--checkpoint", "--resume", "--json", "--timeline", "--optimizer"}) {
+    train_refuses(flag + " ''", flag + " has no value. Fix: give one, or leave " + flag + " out");
+  }
+  for (const std::string flag : {"--rate-every", "--rate-factor"}) {
+    train_refuses(flag + " 0.5", flag + " is for --rate in_steps, not for --rate linear. Fix: ");
+  }
 }
 
 TEST_F(Apps, AValueIsSaidOnce) {
@@ -291,6 +307,33 @@ TEST_F(Apps, NoRankMovesItsCheckpointBeforeAllHaveWrittenTheirs) {
   EXPECT_TRUE(std::filesystem::exists(here_ / "saved.0.partial"));
   std::filesystem::remove(stuck);
   EXPECT_EQ(train("--resume saved --steps 7 " + flags).status, 0);
+}
+
+TEST_F(Apps, ACheckpointThatDoesNotFitIsNamed) {
+  std::filesystem::create_symlink("/dev/full", here_ / "saved.0.partial");
+  refuses(
+      train("--ranks 1 --steps 1 --checkpoint saved"),
+      "tutti-train: saved.0.partial: the checkpoint could not be written. Fix: free disk space");
+}
+
+/// The first epoch's checkpoint is the only one that is worth keeping.
+TEST_F(Apps, ARunWhoseLossIsNotFiniteEndsAndKeepsItsCheckpoint) {
+  for (const std::string strategy : {"Horovod", "BytePS"}) {
+    SCOPED_TRACE(strategy);
+    const std::string flags = "--strategy " + strategy + " --ranks 2 --batch-size 300 --epochs 4 ";
+    ASSERT_EQ(train(flags + "--steps 10 --checkpoint saved").status, 0);
+    const std::string finite = read(here_ / "saved.0");
+    const auto got =
+        train(flags +
+              "--learning-rate 1e15 --rate constant --resume saved --checkpoint saved --json rows");
+    refuses(got, "tutti-train: the loss is not finite in epoch 2, so training ends and the last ");
+    EXPECT_EQ(lines(got.out), 2U) << "the table's head and one epoch: " << got.out;
+    EXPECT_TRUE(read(here_ / "saved.0") == finite);
+    EXPECT_EQ(lines(read(here_ / "rows")), 2U) << "the epoch's and the run's";
+    std::filesystem::remove(here_ / "rows");
+  }
+  const auto got = train("--ranks 2 --learning-rate 1e15 --data one-batch --steps 30");
+  EXPECT_EQ(got.status, 0) << "only the speed counts: " << got.err;
 }
 
 TEST_F(Apps, AResumedRunIsBitwiseTheUninterruptedOne) {
