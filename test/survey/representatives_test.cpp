@@ -10,6 +10,7 @@
 
 #include "tutti/architecture/all_gather.hpp"
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/elastic_servers.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
@@ -159,6 +160,25 @@ TEST(Representatives, AreNoneWhereAWayHasNoClosedForm) {
   EXPECT_FALSE(has_one("psgpu"));
   EXPECT_FALSE(has_one("xring:32k:pscpu/pscpu")) << "though no chunk is so large";
   EXPECT_FALSE(has_one("nccl/rechd")) << "2000 hosts are no power of two";
+}
+
+template <class Architecture>
+constexpr bool has_a_form = requires {
+  Architecture::alone(placement());
+};
+/// A server that answers the requests for a chunk one after the other takes a latency for each
+/// worker, which fewer workers behind a slower NIC would not.
+TEST(Representatives, AreNoneWhereAnswersWaitForOneAnother) {
+  using strategy = compose<architecture::elastic_servers>;
+  const auto step = [](int workers) {
+    replay<strategy> job({{"tensor", 1, 0, 0.1e-3}}, {.architecture = {.servers = 1}},
+                         payloads::counted, {.iterations = 4, .warmup = 2});
+    run_simulated(network(workers + 1, nic), [&job](simulated& world) { return job(world); });
+    return job.result().quantile(0.5);
+  };
+  EXPECT_NEAR(step(64) / step(32), 2, 0.02);
+  EXPECT_FALSE(has_a_form<architecture::elastic_servers>);
+  EXPECT_TRUE(has_a_form<architecture::parameter_server<>>);
 }
 
 /// 2002 ranks are on hosts of four, with two on the last, and five hosts represent them.

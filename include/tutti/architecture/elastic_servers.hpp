@@ -68,7 +68,6 @@ struct elastic_servers {
                                       placement who) {
     return of_servers::busiest_nic(payload, dense, who) / set.period;
   }
-  static constexpr exchange_cost alone(placement who) { return of_servers::alone(who); }
 
   template <class World>
   class state : public answers_in_turn<World> {
