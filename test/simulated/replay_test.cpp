@@ -20,6 +20,9 @@
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/compression/sign.hpp"
+#include "tutti/coordination/leader.hpp"
+#include "tutti/coordination/local.hpp"
+#include "tutti/coordination/negotiated.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/fusion/when_ready.hpp"
@@ -77,6 +80,19 @@ TEST(Replay, TheDeviceIsChargedForEncodingAddingAndScaling) {
   const double added = 3 * 2e6 / 1e10;
   const double scaled = 2 * 4e6 / 1e10;
   EXPECT_NEAR(got.quantile(0.5), 1e-3 + 2 * (2e-3 + nic.latency) + added + scaled, 1e-7);
+}
+
+/// The first messages of a launch that rank 0 decides keep its NIC busy for 2 ms. The others hear
+/// of the launch before.
+TEST(Replay, AnAgreedLaunchStartsEverywhereBeforeItsDataIsOnTheWay) {
+  const auto taken = [](auto how) {
+    return run<over_ring<fusion::all, decltype(how)>>(network(2, nic), model(1, 0, 1e-3))
+        .quantile(0.5);
+  };
+  const seconds alone = taken(coordination::local{});
+  EXPECT_NEAR(alone, 1e-3 + 2 * (2e-3 + nic.latency), 1e-7);
+  EXPECT_NEAR(taken(coordination::leader{}), alone, 2.1 * nic.latency);
+  EXPECT_NEAR(taken(coordination::negotiated{}), alone, 3.1 * nic.latency);
 }
 
 TEST(Replay, JitterIsSeededAndMakesAllWaitForTheSlowest) {

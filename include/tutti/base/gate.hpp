@@ -23,6 +23,15 @@ class gate {
     }
   }
 
+  /// Likewise, but a coroutine that waits goes on before this returns, and not in its turn.
+  void open_at_once() {
+    if (waiter_) {
+      std::exchange(waiter_, nullptr).resume();
+    } else {
+      opened_ = true;
+    }
+  }
+
   bool await_ready() noexcept { return std::exchange(opened_, false); }
   void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
   void await_resume() const noexcept {}

@@ -17,7 +17,9 @@ namespace tutti {
 
 /// Sends words from this rank to several others. Each receiver has a stream of its own, so that a
 /// slow one delays no other, and everything that was said while its last message was under way
-/// travels in the next one. What one call of `say` says is never split over two messages.
+/// travels in the next one. What one call of `say` says is never split over two messages. Words to
+/// a receiver that has read everything are sent before `say` returns, so that they do not queue in
+/// a NIC behind the data of the launches that they decide.
 /// `heard(context)` is called whenever a receiver has read everything said so far.
 template <class Transport>
 class announcer {
@@ -55,7 +57,7 @@ class announcer {
       log_[place + places()] = word;
     }
     for (listener& each : listeners_) {
-      each.news.open();
+      each.news.open_at_once();
     }
   }
 
