@@ -22,6 +22,11 @@ dear_calls dear_calls_so_far();
 /// Returns the number of streams that were created and not yet destroyed.
 std::size_t streams_alive();
 
+/// Returns whether any thread has made the device current since `forget_devices_made_current`. On a
+/// real one the process would then have a context, which takes some of the device's memory.
+bool was_made_current(int device);
+void forget_devices_made_current();
+
 /// While an object of this class lives, the device has no memory left.
 class no_memory_left {
  public:

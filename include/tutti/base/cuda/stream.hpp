@@ -58,7 +58,9 @@ struct nowhere {};  // the result of `stream::run`, so that a stream is no host_
 /// If a kernel that selects finds a NaN, the next `synchronize` throws usage_error, and so does
 /// every later one, because what the kernel selected is wrong, and all that was computed from it.
 /// One thread at a time may enqueue kernels; any thread may call `record`, `wait`, `copy`, `clear`
-/// and `synchronize`. Cost: events are reused; after the first steps none is made.
+/// and `synchronize`, whatever its current device is. Every call makes the stream's device current
+/// meanwhile: a device's default stream has the same handle on every device. Cost: events are
+/// reused; after the first steps none is made.
 class stream {
  public:
   /// A point in a stream's order of work. It may outlive the stream.
@@ -113,8 +115,8 @@ class stream {
   int device() const { return device_; }
 
   event record() {
-    auto handle = detail::events_of(device_).take([this] {
-      const on_device here(device_);
+    const on_device here(device_);
+    auto handle = detail::events_of(device_).take([] {
       cudaEvent_t made = nullptr;
       check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
       return made;
@@ -125,6 +127,7 @@ class stream {
 
   void wait(const event& until) {
     if (until.handle_ && until.of_ != number_) {
+      const on_device here(device_);
       check(cudaStreamWaitEvent(handle_, *until.handle_, 0));
     }
   }
@@ -146,6 +149,7 @@ class stream {
 
   /// Waits for all enqueued work. Throws what the stream's kernels have refused so far.
   void synchronize() {
+    const on_device here(device_);
     workspace_->look(handle_);
     check(cudaStreamSynchronize(handle_));
     workspace_->judge();
@@ -155,22 +159,27 @@ class stream {
   /// stages the copy and may block.
   void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) {
+      const on_device here(device_);
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle_));
     }
   }
   void clear(void* at, std::size_t bytes) {
     if (bytes != 0) {
+      const on_device here(device_);
       check(cudaMemsetAsync(at, 0, bytes, handle_));
     }
   }
 
-  /// Returns whether streams of this device can work on the memory: a device's, pinned or managed
-  /// memory. Plain host memory does not count, even if a device could access it.
+  /// Returns whether streams of this device can work on the memory: this device's, pinned or
+  /// managed memory. Plain host memory does not count, even if a device could access it, and
+  /// neither does another device's.
   bool reaches(const void* memory) const {
     const on_device here(device_);
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, memory));
-    return found.type != cudaMemoryTypeUnregistered && found.devicePointer == memory;
+    const bool is_anothers = found.type == cudaMemoryTypeDevice && found.device != device_;
+    return found.type != cudaMemoryTypeUnregistered && found.devicePointer == memory &&
+           !is_anothers;
   }
 
   /// Returns memory of this stream's device, with undefined contents.
