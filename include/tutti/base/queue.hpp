@@ -102,6 +102,14 @@ class inline_queue : public host_loops<inline_queue> {
 };
 static_assert(host_queue<inline_queue> && device_queue<inline_queue>);
 
+/// Makes a queue's device the calling thread's current one. Does nothing if the queue has none.
+template <class Queue>
+void make_device_current(const Queue& queue) {
+  if constexpr (requires { queue.make_device_current(); }) {
+    queue.make_device_current();
+  }
+}
+
 /// Reports a kernel's cost, as the bytes that it reads and writes. A queue that models a device
 /// lets the corresponding time pass; any other queue ignores it.
 template <class Queue>

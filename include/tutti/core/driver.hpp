@@ -12,6 +12,7 @@
 
 #include "tutti/base/assert.hpp"
 #include "tutti/base/predicate.hpp"
+#include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/loop_round.hpp"
@@ -194,9 +195,11 @@ class driver {
       .self = this,
       .move = [](void* self) { return static_cast<driver*>(self)->make_progress(); },
       .has_work = [](void* self) { return static_cast<driver*>(self)->owner_->has_posts(); },
-      .idle =
-          [](void* self, std::size_t polls, urgency who) {
-            return static_cast<driver*>(self)->world_->idle(polls, who);
+      .idle = [](void* self, std::size_t polls,
+                 urgency who) { return static_cast<driver*>(self)->world_->idle(polls, who); },
+      .begin =
+          [](void* self) {
+            make_device_current(static_cast<driver*>(self)->world_->queue());
           }};  // this loop, as the progress thread sees it
 };
 

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "tutti/base/start_thread.hpp"
 #include "tutti/base/units.hpp"
@@ -25,6 +26,8 @@ struct progress_loop {
   bool (*move)(void*);      ///< drives the loop for a moment; returns whether anything moved
   bool (*has_work)(void*);  ///< returns whether something has been posted since
   seconds (*idle)(void*, std::size_t, urgency);  ///< the transport's `idle`
+  void (*begin)(void*) = [](void*) {};           ///< called on the thread before the first `move`
+  bool begun = false;                            ///< `begin` has been called
   progress_loop* next = nullptr;                 ///< of the thread's list
 };
 
@@ -64,6 +67,7 @@ class progress_thread {
 
   void add(progress_loop& fresh) {
     const change mine(*this);
+    fresh.begun = false;
     fresh.next = loops_;
     loops_ = &fresh;
     look_again();
@@ -190,7 +194,10 @@ class progress_thread {
   seconds round(std::size_t& idle) {
     const std::scoped_lock lock(loops_mutex_);
     bool any = false;
-    for (const progress_loop* each = loops_; each != nullptr; each = each->next) {
+    for (progress_loop* each = loops_; each != nullptr; each = each->next) {
+      if (!std::exchange(each->begun, true)) {
+        each->begin(each->self);
+      }
       any |= each->move(each->self);
     }
     if (any) {

@@ -55,7 +55,8 @@ static_assert(transport_policy<in_process> && has_addressable_peers<in_process>)
 /// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
 /// returns when all have ended. No body is called before every rank has a thread; if one gets none,
 /// this throws usage_error. If a rank throws, the other ranks fail with its message, and the first
-/// exception is thrown here. Arguments after `body` go to the transport's delivery.
+/// exception is thrown here. Arguments after `body` go to the transport's delivery. The current
+/// device of each thread is the transport's, if it has one.
 template <class Transport = in_process, class Body, class... Arguments>
 void run_ranks(int ranks, Body body, Arguments&&... arguments) {
   if (ranks < 1) {
@@ -71,6 +72,7 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
       return;
     }
     Transport& world = shared.end(rank);
+    make_device_current(world.queue());
     try {
       body(world);
     } catch (...) {

@@ -1,6 +1,7 @@
 // A process with several devices, and threads whose current device is another than their stream's.
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <thread>
 #include <vector>
 
 #include "gpu/stand_in/runtime.hpp"
@@ -8,6 +9,9 @@
 #include "tutti/base/cuda/memory.hpp"
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/arithmetic.hpp"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/transport/in_process_cuda.hpp"
+#include "tutti/tutti.hpp"
 
 namespace tutti::test {
 
@@ -53,6 +57,45 @@ TEST(StandInDevices, AStreamDoesNotReachAnotherDevicesMemory) {
   const cuda::on_device there(1);
   const cuda::buffer<float> theirs(1);
   EXPECT_FALSE(here.reaches(theirs.data()));
+}
+
+TEST(StandInDevices, RanksRunOnTheDeviceOfTheirTransport) {
+  const cuda::on_device here(2);
+  transport::run_ranks<transport::in_process_cuda>(3, [](transport::in_process_cuda& world) {
+    const cuda::stream compute;
+    EXPECT_EQ(compute.device(), 2);
+    EXPECT_EQ(world.queue().device(), 2);
+  });
+}
+
+/// On a host of eight GPUs the progress threads of eight processes would each take memory of the
+/// first GPU.
+TEST(StandInDevices, AProgressThreadMakesNoOtherDeviceCurrent) {
+  std::thread rank([] {
+    cuda::check(cudaSetDevice(3));
+    using transport_type = transport::in_process_cuda;
+    transport_type::fabric shared(1);
+    transport_type& world = shared.end(0);
+    {
+      cuda::stream compute;
+      auto memory = allocate_zeros<float>(compute, 16);
+      compute.synchronize();
+      forget_devices_made_current();
+      engine_options<strategies::Horovod> options;
+      options.run.progress = progress::by_thread;
+      auto engine = make_engine<strategies::Horovod>(
+          world, {tensor("weight", memory.span().first(8), memory.span().last(8))},
+          optimizer::sgd{.learning_rate = 0.5f}, options);
+      for (int step = 0; step < 5; ++step) {
+        engine.ready(tensor_id{0}, compute);
+        engine.wait();
+      }
+    }
+    world.leave();
+  });
+  rank.join();
+  EXPECT_TRUE(was_made_current(3));
+  EXPECT_FALSE(was_made_current(0));
 }
 
 }  // namespace tutti::test
