@@ -433,10 +433,10 @@ struct expand_and_subtract {
     for (int lane = 0; lane < Width; ++lane) {
       float sum = 0;
       for (std::size_t k = 0; k < size.rank; ++k) {
-        sum += left[k * size.rows + line] * right[k * size.columns + column];
+        sum += element::product(left[k * size.rows + line], right[k * size.columns + column]);
       }
       made.value[lane] = sum * average;
-      left_over.value[lane] -= sum * share;
+      left_over.value[lane] -= element::product(sum, share);
       if (++column == size.columns) {
         column = 0;
         ++line;
