@@ -4,16 +4,43 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <unistd.h>
 
 #include "support/training.hpp"
 #include "tutti/transport/mpi.hpp"
 
+namespace {
+
+void stop() {
+  std::fprintf(stderr, "process %d stops\n", static_cast<int>(getpid()));
+  std::raise(SIGSTOP);
+}
+
+/// The other ranks lose one of their two transports, and end the other as if nothing had happened.
+int lose_one_of_two() {
+  try {
+    const tutti::transport::mpi another;
+    if (another.rank() == 1) {
+      stop();
+    }
+    throw std::runtime_error("rank 1 is lost");
+  } catch (const std::exception& failed) {
+    std::fprintf(stderr, "tutti: %s\n", failed.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   using strategy = tutti::compose<tutti::architecture::all_reduce<>>;
   tutti::transport::mpi world;
+  if (how == "leaves_one_of_two") {
+    return lose_one_of_two();
+  }
   try {
     auto memory = tutti::test::model_of(world.rank());
     tutti::engine_options<strategy> options;
@@ -24,8 +51,7 @@ int main(int argc, char** argv) {
       engine.wait();
       if (step == 2 && world.rank() == 1) {
         if (how == "stops") {
-          std::fprintf(stderr, "process %d stops\n", static_cast<int>(getpid()));
-          std::raise(SIGSTOP);
+          stop();
         } else if (how == "exits") {
           std::_Exit(0);
         } else if (how == "leaves") {

@@ -59,17 +59,20 @@ class mpi_session {
     check(MPI_Comm_size(MPI_COMM_WORLD, &all));
     return all;
   }
-  /// Leaves MPI running at the end, because the job is lost and ending MPI would wait for dead
-  /// ranks.
-  void abandon() { abandoned_ = true; }
+  /// Leaves MPI running at the end, whichever session is the last, because the job is lost and
+  /// ending MPI would wait for dead ranks.
+  static void abandon() {
+    const std::scoped_lock lock(mutex_);
+    abandoned_ = true;
+  }
 
  private:
   inline static std::mutex mutex_;
   inline static int sessions_ = 0;
   inline static bool is_to_end_ = false;
+  inline static bool abandoned_ = false;
   int level_ = MPI_THREAD_SINGLE;
   bool ours_ = false;
-  bool abandoned_ = false;
 };
 
 /// A duplicate of the user's communicator, whose errors come back as codes.
@@ -122,9 +125,10 @@ class mpi_world {
   mpi_host_memory& memory() { return memory_; }
   const mpi_host_memory& memory() const { return memory_; }
 
-  /// Frees nothing at the end, because the job is lost and freeing would wait for dead ranks.
+  /// Frees nothing at the end and leaves MPI running, because the job is lost and would wait for
+  /// dead ranks.
   void abandon() {
-    session_.abandon();
+    mpi_session::abandon();
     failures_.abandon();
     memory_.abandon();
     for (auto& each : channels_) {
