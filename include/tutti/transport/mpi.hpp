@@ -81,8 +81,12 @@ class mpi_on {
   mpi_on(const mpi_on&) = delete;
   mpi_on& operator=(const mpi_on&) = delete;
   /// After a failure, ends together with the other ranks if that is possible, since peers may still
-  /// have sends to this rank.
+  /// have sends to this rank. If the user has finalized MPI, calls it no more.
   ~mpi_on() {
+    if (detail::mpi_session::has_ended()) {
+      world_.let_go();
+      return;
+    }
     if (std::uncaught_exceptions() > exceptions_at_birth_) {
       abort(sentence({"rank ", rank(), " ended with an exception"}));
     }

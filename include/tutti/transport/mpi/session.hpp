@@ -25,9 +25,7 @@ class mpi_session {
     const std::scoped_lock lock(mutex_);
     int running = 0;
     check(MPI_Initialized(&running));
-    int ended = 0;
-    check(MPI_Finalized(&ended));
-    if (ended != 0) {
+    if (has_ended()) {
       throw usage_error(
           "MPI was finalized in this process and cannot start again: the last transport::mpi "
           "finalizes what the first has started. Fix: call MPI_Init_thread and MPI_Finalize "
@@ -58,6 +56,12 @@ class mpi_session {
     int all = 0;
     check(MPI_Comm_size(MPI_COMM_WORLD, &all));
     return all;
+  }
+  /// Returns whether MPI has been finalized in this process.
+  static bool has_ended() {
+    int ended = 0;
+    check(MPI_Finalized(&ended));
+    return ended != 0;
   }
   /// Leaves MPI running at the end, whichever session is the last, because the job is lost and
   /// ending MPI would wait for dead ranks.
@@ -129,6 +133,10 @@ class mpi_world {
   /// dead ranks.
   void abandon() {
     mpi_session::abandon();
+    let_go();
+  }
+  /// Frees nothing at the end.
+  void let_go() {
     failures_.abandon();
     memory_.abandon();
     for (auto& each : channels_) {
