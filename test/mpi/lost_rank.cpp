@@ -6,6 +6,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 #include "support/training.hpp"
@@ -32,6 +33,16 @@ int lose_one_of_two() {
   }
 }
 
+/// Ends the job while a thread of each rank waits for input.
+[[noreturn]] void abort_beside_a_reader(const tutti::transport::mpi& world) {
+  int ends[2];
+  if (pipe(ends) == 0) {
+    std::thread([from = fdopen(ends[0], "r")] { std::fgetc(from); }).detach();
+    sleep(1);
+  }
+  world.abort_job("rank 1 gives up");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -40,6 +51,9 @@ int main(int argc, char** argv) {
   tutti::transport::mpi world;
   if (how == "leaves_one_of_two") {
     return lose_one_of_two();
+  }
+  if (how == "aborts_beside_a_reader") {
+    abort_beside_a_reader(world);
   }
   try {
     auto memory = tutti::test::model_of(world.rank());

@@ -54,10 +54,12 @@ inline void check(int code, source_place where = source_place::current()) {
 /// Prints the sentence and ends every process of the job, for when a peer is dead and what was sent
 /// to it can never complete.
 [[noreturn]] inline void abort_job(const std::string& sentence) {
+  // MPI_Abort has been seen to hang on a peer that is being finalised, and flushing waits for a
+  // thread that reads a file, such as standard input.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(5);
   std::fprintf(stderr, "tutti: %s\n", sentence.c_str());
   std::fflush(nullptr);
-  std::signal(SIGALRM, SIG_DFL);
-  alarm(5);  // MPI_Abort itself has been seen to hang on a peer that is being finalised
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }
