@@ -15,6 +15,12 @@ class arrival_operation : arrival_waiter {
   arrival_operation(Core& of, tensor_id id) : core_(&of), state_(&of.at(id)) {}
   arrival_operation(const arrival_operation&) = delete;
   arrival_operation& operator=(const arrival_operation&) = delete;
+  /// A coroutine that is destroyed while it waits is not resumed.
+  ~arrival_operation() {
+    if (this->coroutine) {
+      state_->waiting.take([this](const arrival_waiter& each) { return &each == this; });
+    }
+  }
 
   bool await_ready() const { return state_->is_current() || core_->failed(); }
   void await_suspend(std::coroutine_handle<> waiter) {

@@ -784,7 +784,7 @@ class flow {
 
   void wake(tensor_state<queue_event>& mine) {
     while (arrival_waiter* waiter = mine.waiting.pop()) {
-      world_->ready_coroutines().push(waiter->coroutine);
+      world_->ready_coroutines().push(std::exchange(waiter->coroutine, nullptr));
     }
   }
 
