@@ -77,6 +77,53 @@ TEST(Driver, AThreadTellsItsOwnerThatThrowsAndGoesOn) {
   });
 }
 
+/// Has a post until somebody takes it in.
+struct owner_with_a_post : counting_owner {
+  std::atomic<bool> posted = false;
+
+  loop_round go_round(auto& world) { return tutti::go_round(world, *this); }
+  bool open_posts() { return has_posts() && posted.exchange(false); }
+  bool has_posts() const { return posted.load(std::memory_order_acquire); }
+};
+
+/// Of two threads that call at the same time one finds the loop taken and leaves.
+TEST(Driver, APostIsTakenInByWhoeverHasTheLoop) {
+  transport::run_ranks(1, [](transport::in_process& world) {
+    owner_with_a_post owner;
+    driver<transport::in_process, owner_with_a_post> its(world, owner);
+    constexpr int rounds = 20000;
+    std::atomic<int> begun = 0;
+    std::atomic<int> ended = 0;
+    const auto wait_for = [](const std::atomic<int>& its_round, int round) {
+      for (int looks = 0; its_round < round; ++looks) {
+        if (looks > 1000) {
+          std::this_thread::yield();
+        }
+      }
+    };
+    std::thread other([&] {
+      for (int round = 1; round <= rounds; ++round) {
+        wait_for(begun, round);
+        its.nudge();
+        ended = round;
+      }
+    });
+    int lost = 0;
+    for (int round = 1; round <= rounds; ++round) {
+      begun = round;
+      for (int i = 0; i < 8 * (round % 64); ++i) {  // so that the threads meet at every moment
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+      owner.posted.store(true, std::memory_order_release);
+      its.nudge();
+      wait_for(ended, round);
+      lost += owner.posted.exchange(false) ? 1 : 0;
+    }
+    other.join();
+    EXPECT_EQ(lost, 0);
+  });
+}
+
 /// A rank of `ranks`, `here` of which share its host.
 class somewhere : public transport::in_process {
  public:

@@ -73,7 +73,7 @@ class driver {
   template <class Act>
   void exclusively(Act act) {
     expect_outside();
-    while (driven_.test_and_set(std::memory_order_acquire)) {
+    while (driven_.exchange(true)) {
       std::this_thread::yield();
     }
     const turn mine(driven_);
@@ -145,13 +145,14 @@ class driver {
   /// Holds the ownership of the loop, and gives it up also when an exception passes.
   class turn {
    public:
-    explicit turn(std::atomic_flag& driven) : driven_(&driven) {}
+    explicit turn(std::atomic<bool>& driven) : driven_(&driven) {}
     turn(const turn&) = delete;
     turn& operator=(const turn&) = delete;
-    ~turn() { driven_->clear(std::memory_order_release); }
+    /// Exchanges, because a store would not be ordered before the look for posts that follows.
+    ~turn() { driven_->exchange(false); }
 
    private:
-    std::atomic_flag* driven_;
+    std::atomic<bool>* driven_;
   };
 
   bool step() { return !thread_ && make_progress(); }
@@ -162,7 +163,7 @@ class driver {
     bool any = false;
     bool more = false;
     do {
-      if (driven_.test_and_set(std::memory_order_acquire)) {
+      if (driven_.exchange(true)) {
         return any;
       }
       const turn mine(driven_);
@@ -188,7 +189,7 @@ class driver {
 
   Transport* world_;
   Owner* owner_;
-  std::atomic_flag driven_{};
+  std::atomic<bool> driven_{false};
   std::atomic<std::uint64_t> moves_{0};  // written by the loop's owner alone
   std::shared_ptr<progress_thread> thread_{};
   progress_loop loop_{
