@@ -26,7 +26,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int half = 5;
-constexpr int steps = 10;
+constexpr int all_steps = 10;
 
 enum class types { floats, mixed };
 
@@ -173,63 +173,65 @@ void take_step(Engine& engine, model& its, int step) {
 /// Trains all steps. Where no worker waits for another, they take their steps in turn, so that it
 /// is known what each of them finds.
 template <class Strategy>
-outcome_of_a_run trained(int workers, types which, change what) {
+outcome_of_a_run trained(int worker_count, types which, change what) {
   using architecture = typename strategy_of<Strategy>::architecture;
   constexpr bool in_turns =
       facts::keeps_no_step<architecture> && !facts::drops_gradients<architecture>;
-  outcome_of_a_run result{std::vector<std::vector<float>>(static_cast<std::size_t>(workers)), {}};
+  outcome_of_a_run result{std::vector<std::vector<float>>(static_cast<std::size_t>(worker_count)),
+                          {}};
   std::vector<std::string> files(result.parameters.size());
   std::mutex writing;
   const auto part = [&](int first, int last, int plan) {
     const auto set = plan_of<Strategy>(plan);
-    transport::run_ranks(workers + servers_in<Strategy>(set), [&](transport::in_process& world) {
-      model its(world.rank(), which);
-      auto engine = make_engine<Strategy>(world, its.tensors(), optimizer_for<Strategy>(), set);
-      if (engine.serves()) {
-        engine.serve();
-        return;
-      }
-      const auto rank = static_cast<std::size_t>(world.rank());
-      if (first != 0) {
-        std::istringstream in(files[rank]);
-        try {
-          load(engine, in);
-        } catch (const usage_error& why) {
-          const std::scoped_lock lock(writing);
-          result.refused = why.what();
-          throw;
-        }
-      }
-      for (int step = first; step < last; ++step) {
-        if (step == half && (what == change::replan || what == change::there_and_back)) {
-          engine.replan(plan_of<Strategy>(1));
-        }
-        if (step == half && what == change::there_and_back) {
-          engine.replan(plan_of<Strategy>(0));
-        }
-        for (int turn = 0; turn < (in_turns ? workers : 1); ++turn) {
-          if (!in_turns || turn == world.rank()) {
-            take_step(engine, its, step);
+    transport::run_ranks(
+        worker_count + servers_in<Strategy>(set), [&](transport::in_process& world) {
+          model its(world.rank(), which);
+          auto engine = make_engine<Strategy>(world, its.tensors(), optimizer_for<Strategy>(), set);
+          if (engine.serves()) {
+            engine.serve();
+            return;
           }
-          if (in_turns) {
-            engine.wait();
-            engine.average(0);
+          const auto rank = static_cast<std::size_t>(world.rank());
+          if (first != 0) {
+            std::istringstream in(files[rank]);
+            try {
+              load(engine, in);
+            } catch (const usage_error& why) {
+              const std::scoped_lock lock(writing);
+              result.refused = why.what();
+              throw;
+            }
           }
-        }
-      }
-      std::ostringstream out;
-      save(engine, out);
-      files[rank] = out.str();
-      result.parameters[rank] = its.parameters();
-    });
+          for (int step = first; step < last; ++step) {
+            if (step == half && (what == change::replan || what == change::there_and_back)) {
+              engine.replan(plan_of<Strategy>(1));
+            }
+            if (step == half && what == change::there_and_back) {
+              engine.replan(plan_of<Strategy>(0));
+            }
+            for (int turn = 0; turn < (in_turns ? worker_count : 1); ++turn) {
+              if (!in_turns || turn == world.rank()) {
+                take_step(engine, its, step);
+              }
+              if (in_turns) {
+                engine.wait();
+                engine.average(0);
+              }
+            }
+          }
+          std::ostringstream out;
+          save(engine, out);
+          files[rank] = out.str();
+          result.parameters[rank] = its.parameters();
+        });
   };
   if (what != change::checkpoint) {
-    part(0, steps, 0);
+    part(0, all_steps, 0);
     return result;
   }
   part(0, half, 0);
   try {
-    part(half, steps, 1);
+    part(half, all_steps, 1);
   } catch (const std::exception&) {
     EXPECT_NE(result.refused, "");
   }
@@ -250,13 +252,14 @@ void keeps_what_it_remembers() {
   // order. Halves of numbers of few digits do not show that.
   constexpr bool learns =
       std::is_same_v<typename strategy_of<Strategy>::coordination, coordination::learned>;
-  for (const int workers : {1, 2, 3, 5}) {
-    if (learns && workers > 2) {
+  for (const int worker_count : {1, 2, 3, 5}) {
+    if (learns && worker_count > 2) {
       continue;
     }
-    const types which = floats_alone || workers == 1 || workers == 3 ? types::floats : types::mixed;
-    const auto run = [&](change what) { return trained<Strategy>(workers, which, what); };
-    const std::string name = std::string(Strategy::name) + ", " + std::to_string(workers) +
+    const types which =
+        floats_alone || worker_count == 1 || worker_count == 3 ? types::floats : types::mixed;
+    const auto run = [&](change what) { return trained<Strategy>(worker_count, which, what); };
+    const std::string name = std::string(Strategy::name) + ", " + std::to_string(worker_count) +
                              (which == types::mixed ? " workers, mixed" : " workers");
     EXPECT_EQ(run(change::there_and_back).parameters, run(change::nothing).parameters) << name;
     const auto loaded = run(change::checkpoint);
