@@ -314,7 +314,7 @@ void of_neighbours(arrays& on) {
     kernels::detail::for_each_block(
         into.size(), 512, [=](std::size_t, std::size_t begin, std::size_t n) {
           kernels::detail::pack_block<16>(n, words + begin / 32, [=](std::size_t i) {
-            return kernels::detail::add_and_vote(into[begin + i], from[begin + i]);
+            return kernels::detail::add_and_vote(into[begin + i], from[begin + i], 1.0f);
           });
         });
   });
