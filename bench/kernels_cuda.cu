@@ -116,7 +116,7 @@ void add_signs(const std::shared_ptr<arrays>& on) {
   });
   add("add_and_pack_signs", on, 12.125,
       [on] {
-        kernels::add_and_pack_signs(on->queue, on->sum.span(), on->input(), on->words.data());
+        kernels::add_and_pack_signs(on->queue, on->sum.span(), on->input(), 1.0f, on->words.data());
       },
       {{"two_steps", in_two_steps}});
 }
