@@ -246,9 +246,9 @@ void add_signs() {
         {{"bit_by_bit", [&on] { pack_bit_by_bit(on.gradient, on.words()); }}}};
   });
   add("add_signs", 8.125, adding,
-      [](arrays& on) { kernels::add_signs(queue, on.words(), nullptr, on.sum); });
+      [](arrays& on) { kernels::add_signs(queue, on.words(), 1.0f, on.sum); });
   add("unpack_signs", 4.125, copying,
-      [](arrays& on) { kernels::unpack_signs(queue, on.words(), nullptr, on.sum); });
+      [](arrays& on) { kernels::unpack_signs(queue, on.words(), 1.0f, on.sum); });
   add("majority_of_four", 5.0 / 8, reading, [](arrays& on) {
     const std::size_t bytes = on.n / 8;
     kernels::majority(queue, std::span(on.words(), on.n / 32),
