@@ -284,6 +284,7 @@ struct sign_worth {
 
   constexpr sign_worth(const float* in_memory) : magnitude(in_memory) {}
   constexpr sign_worth(float number) : set(number) {}
+  sign_worth(std::nullptr_t) = delete;
   float read() const { return magnitude == nullptr ? set : *magnitude; }
 };
 
