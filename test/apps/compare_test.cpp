@@ -75,15 +75,15 @@ TEST_F(Compare, VariantsHaveTheirOwnNamesAndDefaults) {
   std::map<std::string, double> iteration;
   for (const auto& each :
        rows("--strategy 'horovod*,KungFuTree,KungFu,WFBPPS,BSPPS,ByteSchedulerPS' "
-            "--model mobilenet_v2 --link 1Gbit/50us")) {
+            "--model mobilenet_v2 --link 10Gbit/50us")) {
     iteration[each["strategy"]] = each["iteration_ms"]["mean"];
   }
   EXPECT_EQ(iteration.size(), 10U);
   for (const char* name : {"Horovod", "HorovodHierarchical", "HorovodTorus", "ByteSchedulerPS"}) {
     EXPECT_GT(iteration[name], 0) << name;
   }
-  // A ready tensor is reported a cycle later, and a cycle is 5 ms instead of 1.
-  EXPECT_GT(iteration["HorovodBefore021"], iteration["Horovod"] + 2);
+  // The last gradient waits for the end of a cycle, which takes 5 ms instead of 1.
+  EXPECT_GT(iteration["HorovodBefore021"], iteration["Horovod"] + 0.5);
   EXPECT_NE(iteration["KungFuTree"], iteration["KungFu"]);
   EXPECT_NE(iteration["WFBPPS"], iteration["BSPPS"]);
   const auto same =
@@ -858,8 +858,8 @@ TEST_F(Compare, KernelsTakeWhatBenchKernelsMeasured) {
   EXPECT_EQ(row("")["charged_by"], "900 GB/s, a V100's by its data sheet");
 }
 
-/// The tables of a slightly slower and of a slightly faster link confirm the rate that a row
-/// states.
+/// The tables of a slower and of a faster link confirm the rate that a row states. They are a tenth
+/// apart from it, because Dense16 takes whole cycles of a millisecond.
 TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
   std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\n"
                                        "first,4000000,500,1000\nlast,1000000,500,1000\n";
@@ -884,8 +884,8 @@ TEST_F(Compare, ARowPaysBelowTheRateThatItStates) {
       return at["Dense16"]["iteration_ms"]["mean"].get<double>() /
              at[name]["iteration_ms"]["mean"].get<double>();
     };
-    EXPECT_GT(faster_than_dense(0.95 * rate), 1) << name;
-    EXPECT_LT(faster_than_dense(1.05 * rate), 1) << name;
+    EXPECT_GT(faster_than_dense(0.9 * rate), 1) << name;
+    EXPECT_LT(faster_than_dense(1.1 * rate), 1) << name;
     EXPECT_EQ(table(3e10)[name]["pays_below_bits_per_second"], rate) << "whatever the link";
   }
 }
