@@ -301,7 +301,7 @@ TEST(BatchByNoise, GrowsOnAllRanksAtOneStepAndKeepsTheMean) {
 
 /// A rate may change while gradients of the step before are on their way, whose end is counted.
 TEST(Acting, RatesLeaveTheLossScaleToStepsThatHaveNotEnded) {
-  constexpr std::uint64_t steps = 5;
+  constexpr std::uint64_t finite = 5;
   transport::run_ranks(2, [&](transport::in_process& world) {
     arena memory = model_of(world.rank());
     optimizer::loss_scaled<optimizer::sgd> values;
@@ -309,13 +309,13 @@ TEST(Acting, RatesLeaveTheLossScaleToStepsThatHaveNotEnded) {
     auto engine = make_engine<compose<>>(world, memory.tensors(), values);
     acting act(rate_by_schedule({.steps = 100, .falling = optimizer::falling::linear}));
     act.before_training(engine);
-    for (std::uint64_t step = 0; step < steps; ++step) {
+    for (std::uint64_t step = 0; step < finite; ++step) {
       act.before_step(engine);
       take_step(engine, memory, static_cast<int>(step));
       act.after_step(engine);
     }
     engine.wait();
-    EXPECT_EQ(engine.values().finite_steps, steps);
+    EXPECT_EQ(engine.values().finite_steps, finite);
   });
 }
 

@@ -162,7 +162,7 @@ struct outcome_of_a_run {
 
 /// Takes a step of one worker.
 template <class Engine>
-void take_step(Engine& engine, model& its, int step) {
+void one_step(Engine& engine, model& its, int step) {
   engine.wait();
   for (const tensor_id id : shuffled(its.tensors().size(), engine.worker(), step)) {
     its.backward(id, engine.worker(), step);
@@ -211,7 +211,7 @@ outcome_of_a_run trained(int worker_count, types which, change what) {
             }
             for (int turn = 0; turn < (in_turns ? worker_count : 1); ++turn) {
               if (!in_turns || turn == world.rank()) {
-                take_step(engine, its, step);
+                one_step(engine, its, step);
               }
               if (in_turns) {
                 engine.wait();
