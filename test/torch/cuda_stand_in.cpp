@@ -45,42 +45,46 @@ using adapter::unused_parameters;
 using transport::in_process;
 using world_type = transport::nccl<in_process>;
 
-/// Allocates the stand-in's device memory for every tensor. Freed memory is reused immediately,
-/// without waiting for the device, as under torch's allocator.
+/// Allocates memory of the calling thread's device for every tensor. Freed memory is reused
+/// immediately, without waiting for the device, as under torch's allocator.
 class device_allocator : public at::Allocator {
  public:
   at::DataPtr allocate(std::size_t bytes) const override {
     const std::scoped_lock lock(mutex());
     void* memory = nullptr;
-    auto& free = lent_again()[bytes];
+    block kind{0, bytes};
+    cuda::check(cudaGetDevice(&kind.first));
+    auto& free = lent_again()[kind];
     if (!free.empty()) {
       memory = free.back();
       free.pop_back();
     } else if (bytes != 0) {
       cuda::check(cudaMalloc(&memory, bytes));
-      lengths()[memory] = bytes;
+      blocks()[memory] = kind;
     }
     return {memory, memory, &give_back, at::Device(at::kCPU)};
   }
   at::DeleterFnPtr raw_deleter() const override { return &give_back; }
 
  private:
+  using block = std::pair<int, std::size_t>;  ///< a device, and bytes
+
   static void give_back(void* memory) {
     if (memory != nullptr) {
       const std::scoped_lock lock(mutex());
-      lent_again()[lengths().at(memory)].push_back(memory);
+      lent_again()[blocks().at(memory)].push_back(memory);
     }
   }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
   }
-  static std::map<std::size_t, std::vector<void*>>& lent_again() {
-    static auto& never_destroyed = *new std::map<std::size_t, std::vector<void*>>;
+  static std::map<block, std::vector<void*>>& lent_again() {
+    static auto& never_destroyed = *new std::map<block, std::vector<void*>>;
     return never_destroyed;
   }
-  static std::map<void*, std::size_t>& lengths() {
-    static auto& never_destroyed = *new std::map<void*, std::size_t>;
+  static std::map<void*, block>& blocks() {
+    static auto& never_destroyed = *new std::map<void*, block>;
     return never_destroyed;
   }
 };
