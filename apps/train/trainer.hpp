@@ -309,6 +309,7 @@ class session {
   [[noreturn]] void end_without_finite_loss(std::size_t epoch) {
     policies_.after_training(*engine_);
     out_->finish(report());
+    engine_->average(0);  // the first worker that throws ends the job, so rank 0 writes before
     throw tutti::usage_error(tutti::sentence(
         {"the loss is not finite in epoch ", epoch + 1,
          ", so training ends and the last checkpoint is kept. Fix: a smaller --learning-rate"}));
