@@ -22,7 +22,7 @@
 #include "tutti/kernels/cast.hpp"
 #include "tutti/strategies.hpp"
 
-namespace tutti::test {
+namespace tutti::test::changed_plans {
 namespace {
 
 constexpr int half = 5;
@@ -288,4 +288,4 @@ TEST(ChangedPlan, LeavesWhatEveryNamedStrategyRemembers) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::changed_plans

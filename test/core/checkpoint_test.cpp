@@ -24,7 +24,7 @@
 #include "support/training.hpp"
 #include "tutti/strategies.hpp"
 
-namespace tutti::test {
+namespace tutti::test::checkpoints {
 namespace {
 
 namespace fs = std::filesystem;
@@ -404,4 +404,4 @@ TEST(Checkpoint, OfAnotherNumberOfServersIsRefused) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::checkpoints

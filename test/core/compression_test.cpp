@@ -20,7 +20,7 @@
 #include "tutti/fusion/all.hpp"
 #include "tutti/partition/into.hpp"
 
-namespace tutti::test {
+namespace tutti::test::compressed {
 namespace {
 
 constexpr std::size_t elements = 96;
@@ -177,4 +177,4 @@ INSTANTIATE_TYPED_TEST_SUITE_P(LossyOnThreads, StrategyLaw, lossy_strategies_on<
 static_assert(strategies_in<coded_strategies_on<on_threads>> == 8);
 INSTANTIATE_TYPED_TEST_SUITE_P(CodedOnThreads, StrategyLaw, coded_strategies_on<on_threads>);
 
-}  // namespace tutti::test
+}  // namespace tutti::test::compressed

@@ -27,7 +27,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/tutti.hpp"
 
-namespace tutti::test {
+namespace tutti::test::handed_in {
 namespace {
 
 constexpr std::size_t sizes[] = {37, 1, 1000, 0, 5, 64};
@@ -467,4 +467,4 @@ TEST(Gradients, OfATensorThatTheModelHasNotAreRefused) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::handed_in

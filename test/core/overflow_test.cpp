@@ -29,7 +29,7 @@
 #include "tutti/optimizer/none.hpp"
 #include "tutti/partition/into.hpp"
 
-namespace tutti::test {
+namespace tutti::test::overflowing {
 namespace {
 
 constexpr int steps = 3;
@@ -184,4 +184,4 @@ TEST(Overflow, IsAvoidedByDividingFirst) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::overflowing

@@ -22,7 +22,7 @@
 #include "tutti/partition/into.hpp"
 #include "tutti/schedule/by_priority.hpp"
 
-namespace tutti::test {
+namespace tutti::test::recorded_copies {
 namespace {
 
 constexpr int steps = 4;
@@ -137,4 +137,4 @@ TEST(Recorded, SignsRememberTheSameResiduals) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::recorded_copies

@@ -35,7 +35,7 @@
 #include "tutti/schedule/by_priority.hpp"
 #include "tutti/schedule/in_order.hpp"
 
-namespace tutti::test {
+namespace tutti::test::selected {
 namespace {
 
 /// Chooses every nth tensor, so that neighbours are of different classes.
@@ -406,4 +406,4 @@ TEST(Select, CannotChooseOtherTensorsOnTheWay) {
 }
 
 }  // namespace
-}  // namespace tutti::test
+}  // namespace tutti::test::selected
