@@ -290,8 +290,8 @@ void one_of(const char* flag, const std::string& value, const std::vector<std::s
   }
 }
 
-void check(const job& read) {
-  expect_files_apart(read);
+void check(const job& read, app reader) {
+  expect_files_apart(read, reader);
   if (!(read.deadline > 0)) {
     refuse("deadline", read.deadline, "more than 0 seconds");
   }
@@ -428,7 +428,7 @@ job parse(int argc, char** argv, app reader) {
   } catch (const po::error& wrong) {
     throw flag_error(std::string(wrong.what()) + ". Fix: see --help");
   }
-  check(read);
+  check(read, reader);
   return read;
 }
 

@@ -1,5 +1,6 @@
 #include "common/output.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -18,12 +19,27 @@ bool is_one_file(const std::filesystem::path& first, const std::filesystem::path
           weakly_canonical(absolute(first), none) == weakly_canonical(absolute(second), none));
 }
 
+/// Whether a rank has this file, where each has PREFIX.RANK, PREFIX.RANK.previous and, while it
+/// saves, PREFIX.RANK.partial.
+bool is_of_a_rank(const std::filesystem::path& file, const std::filesystem::path& prefix) {
+  const std::string name = file.filename().string();
+  const std::string begin = prefix.filename().string() + ".";
+  if (!name.starts_with(begin)) {
+    return false;
+  }
+  const std::string rest = name.substr(begin.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const std::string kind = rest.substr(digits);
+  return digits > 0 && (kind.empty() || kind == ".partial" || kind == ".previous") &&
+         is_one_file(file, prefix.string() + "." + rest);
+}
+
 /// Whether the value of `--kernels` is a keyword and not a file.
 bool is_rate_of_kernels(const std::string& word) { return word == "cpu" || word == "profile"; }
 
 }  // namespace
 
-void expect_files_apart(const job& read) {
+void expect_files_apart(const job& read, app reader) {
   const flag_values written{{"json", read.json},
                             {"csv", read.csv},
                             {"timeline", read.timeline},
@@ -40,11 +56,19 @@ void expect_files_apart(const job& read) {
       }
     }
   }
+  const auto is_a_prefix = [&read, reader](const std::string& flag) {
+    return flag == "checkpoint" || (flag == "resume" && reader == app::train) ||
+           (flag == "timeline" && uses_mpi(read));
+  };
   for (std::size_t i = 0; i < written.size(); ++i) {
     const auto& [flag, file] = written[i];
     for (const auto& [other, its] : std::span(named).subspan(i + 1)) {
+      if (file.empty() || its.empty()) {
+        continue;
+      }
       const bool goes_on = other == "resume" && (flag == "json" || flag == "checkpoint");
-      if (!file.empty() && !its.empty() && !goes_on && is_one_file(file, its)) {
+      if ((!goes_on && is_one_file(file, its)) || (is_a_prefix(flag) && is_of_a_rank(its, file)) ||
+          (is_a_prefix(other) && is_of_a_rank(file, its))) {
         throw flag_error("--" + flag + " " + file + " would write into the file of --" + other +
                          " " + its + ". Fix: --" + flag + " with another file");
       }

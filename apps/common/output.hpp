@@ -30,8 +30,9 @@ inline void check_writable(const std::string& file, const std::string& asked_for
   }
 }
 
-/// Throws flag_error if a flag would write into a file that another flag names, too. An exception
-/// is the file of `--resume`, which `--json` or `--checkpoint` continues.
-void expect_files_apart(const job& read);
+/// Throws flag_error if a flag would write into a file that another flag names, too, be it one of
+/// the files that each rank has of `--checkpoint`, `--resume` or `--timeline`. An exception is the
+/// file of `--resume`, which `--json` or `--checkpoint` continues.
+void expect_files_apart(const job& read, app reader);
 
 }  // namespace common

@@ -158,6 +158,13 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
   train_refuses("--json same --timeline ./same",
                 "--json same would write into the file of --timeline ./same. Fix: --json with "
                 "another file");
+  train_refuses(
+      "--timeline ck.0 --checkpoint ck",
+      "--timeline ck.0 would write into the file of --checkpoint ck. Fix: --timeline with "
+      "another file");
+  train_refuses("--json ./ck.1.previous --checkpoint ck",
+                "--json ./ck.1.previous would write into");
+  train_refuses("--json ck.0 --resume ck", "--json ck.0 would write into the file of --resume ck.");
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {

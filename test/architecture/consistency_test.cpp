@@ -289,6 +289,12 @@ TEST(Consistency, RefusesABoundThatCannotBeKept) {
   EXPECT_EQ(refused<backup_workers>({.backups = 4}, 4),
             "4 backups among 4 workers leave a step no gradient to wait for. Fix: set "
             "architecture.backups to at most 3");
+  EXPECT_EQ(refused<backup_workers>({.backups = -8}, 4), "");
+  EXPECT_EQ(refused<backup_workers>({.backups = -1}, 1), "");
+  EXPECT_EQ(refused<backup_workers>({.backups = -1}, 4),
+            "architecture.backups of -1 makes a step of 5 gradients, which 4 workers cannot give "
+            "in equal shares, so that they would wait for each other. Fix: 0, or a negative "
+            "multiple of 4");
   EXPECT_EQ(refused<delay_compensated>({.lambda = 2, .decay = 0}, 4), "");
   EXPECT_EQ(
       refused<delay_compensated>({.lambda = -0.5}, 4),

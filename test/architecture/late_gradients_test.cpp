@@ -162,7 +162,7 @@ TEST(BackupWorkers, TrainAsAPlainLoopDoes) {
 TEST(BackupWorkers, BelowNoneGiveSeveralGradientsEach) {
   const optimizer::sgd values{.learning_rate = 1};
   engine_options<with_backups> set;
-  set.architecture.consistency.backups = -3;  // a step needs five gradients of two workers
+  set.architecture.consistency.backups = -2;  // a step needs four gradients of two workers
   const std::vector<pace> paces{{1.0, 10}, {1.1, 10}};
   const backed_up seen = trained_at<with_backups>(paces, set, values);
   EXPECT_EQ(seen.counted.taken() + seen.counted.dropped, 20U);

@@ -731,6 +731,27 @@ TEST(Bipartite, CountsTheAveragingsThatAGradientHasMissed) {
   }
 }
 
+/// A progress thread counts meanwhile, which ThreadSanitizer sees.
+TEST(Bipartite, ReportsWhatIsCountedInTheMiddleOfAStep) {
+  using strategy = compose<architecture::bipartite_averaging, fusion::up_to>;
+  engine_options<strategy> set;
+  set.fusion.bytes = 1 << 30;
+  set.run.progress = progress::by_thread;
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(values), set);
+    std::uint64_t last = 0;
+    for (int step = 0; step < 20; ++step) {
+      take_step(engine, memory, step);
+      const std::uint64_t taken = engine.report().pushes.taken();
+      EXPECT_GE(taken, last);
+      last = taken;
+    }
+    engine.wait();
+    EXPECT_EQ(engine.report().pushes.taken(), 20U);
+  });
+}
+
 // ---- what is refused
 
 /// A rank that leaves is named, also where ranks are not synchronised.

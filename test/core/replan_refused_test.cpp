@@ -107,15 +107,25 @@ TEST(ReplanRefused, WhatIsRefusedEndsEveryRank) {
   }
 }
 
-TEST(ReplanRefused, BetweenTwoPassesIsRefused) {
+/// After a pass of each tensor, or once some tensors' gradients have arrived and others' are to
+/// come.
+TEST(ReplanRefused, InTheMiddleOfAStepIsRefused) {
   using strategy = compose<dense, fusion::up_to>;
   auto set = plan_of<strategy>(0);
-  set.run.accumulation = 2;
-  const auto said = said_after<strategy>(
-      2, set, [](auto& engine, arena&) { engine.replan(plan_of<strategy>(1)); });
-  for (const std::string& each : said) {
-    EXPECT_NE(each.find("a plan cannot change between two passes of a step"), std::string::npos)
-        << each;
+  set.fusion.bytes = 0;
+  for (const unsigned passes : {2U, 1U}) {
+    set.run.accumulation = passes;
+    const auto said = said_after<strategy>(2, set, [passes](auto& engine, arena&) {
+      if (passes == 1) {
+        engine.wait();
+        engine.ready(tensor_id(1));
+      }
+      engine.replan(plan_of<strategy>(1));
+    });
+    for (const std::string& each : said) {
+      EXPECT_NE(each.find("a plan cannot change in the middle of a step"), std::string::npos)
+          << each;
+    }
   }
 }
 
@@ -146,8 +156,7 @@ TEST(ReplanRefused, WhileAGradientIsLent) {
     engine.replan(plan_of<strategy>(1));
   });
   for (const std::string& each : said) {
-    EXPECT_NE(each.find("a plan cannot change while a lent gradient is being written"),
-              std::string::npos)
+    EXPECT_NE(each.find("a plan cannot change while a lent gradient is written"), std::string::npos)
         << each;
   }
 }

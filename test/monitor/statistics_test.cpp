@@ -15,6 +15,7 @@
 #include "support/training.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server.hpp"
+#include "tutti/coordination/negotiated.hpp"
 #include "tutti/fusion/when_ready.hpp"
 #include "tutti/monitor/consensus_distance.hpp"
 #include "tutti/monitor/counters.hpp"
@@ -127,6 +128,28 @@ void noise_is_kungfus() {
 TEST(NoiseScale, IsThatOfOneProcessThatSeesAllGradients) {
   noise_is_kungfus<compose<>>();
   noise_is_kungfus<compose<fusion::when_ready>>();  // where means are in buffers that are reused
+}
+
+/// Worker 1 has a batch in the first two steps only.
+TEST(NoiseScale, LeavesOutStepsInWhichAWorkerHasNoBatch) {
+  using strategy = compose<coordination::negotiated>;
+  const auto wanted = noise_in_double(2, 2, 1);
+  transport::run_ranks(2, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), {},
+                                        monitor::noise_scale(memory.tensors(), noise_settings(2)));
+    for (int step = 0; step < (world.rank() == 0 ? 5 : 2); ++step) {
+      take_step(engine, memory, step);
+    }
+    engine.wait();
+    engine.join();
+    engine.drain();
+    const auto& its = engine.observed();
+    EXPECT_EQ(its.own().taken(), 2U);
+    EXPECT_EQ(its.of_all().taken(), 2U);
+    expect_near(its.own(), wanted[static_cast<std::size_t>(world.rank())]);
+    expect_near(its.of_all(), wanted.back());
+  });
 }
 
 TEST(NoiseScale, KeepsNegativeValues) {

@@ -151,7 +151,7 @@ struct bipartite_averaging {
 
     /// Returns the staleness of this rank's own gradients, chunk by chunk: how often other ranks
     /// have averaged with it since it took over its model in the step before. Active ranks have 0.
-    push_counts counted_pushes() const { return counts_; }
+    push_counts counted_pushes() const { return counts_.read(); }
 
    private:
     /// Counts the staleness of each chunk whose first element is this tensor's, so that a chunk of
@@ -193,7 +193,7 @@ struct bipartite_averaging {
     World* world_;
     options set_;
     std::vector<std::uint64_t> read_;  ///< times_drawn of each chunk at the last step
-    push_counts counts_{};
+    push_counter counts_{};
   };
 };
 static_assert(architecture_policy<bipartite_averaging>);

@@ -114,7 +114,7 @@ struct elastic_servers {
     }
     /// Returns the staleness of exchanges: how many others of the same chunk there were since the
     /// worker's last one.
-    push_counts counted_pushes() const { return counts_; }
+    push_counts counted_pushes() const { return counts_.read(); }
 
    private:
     static std::size_t at(int number) { return static_cast<std::size_t>(number); }
@@ -135,7 +135,7 @@ struct elastic_servers {
     options set_;
     std::vector<std::uint64_t> exchanges_;  ///< how many each chunk has had
     std::vector<std::uint64_t> read_;       ///< how many it had at each worker's last one
-    push_counts counts_{};
+    push_counter counts_{};
   };
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,6 +46,35 @@ struct push_counts {
     return *this;
   }
   bool operator==(const push_counts&) const = default;
+};
+
+/// Counts pushes, on one thread at a time. Any thread may read the counts meanwhile.
+class push_counter {
+ public:
+  void take(std::uint64_t staleness) {
+    increment(staleness_[std::min<std::uint64_t>(staleness, staleness_.size() - 1)]);
+  }
+  void drop() { increment(dropped_); }
+  void hold() { increment(held_); }
+  push_counts read() const {
+    push_counts all;
+    for (std::size_t i = 0; i < staleness_.size(); ++i) {
+      all.staleness[i] = staleness_[i].load(std::memory_order_relaxed);
+    }
+    all.dropped = dropped_.load(std::memory_order_relaxed);
+    all.held = held_.load(std::memory_order_relaxed);
+    return all;
+  }
+
+ private:
+  using count = std::atomic<std::uint64_t>;
+  static void increment(count& its) {
+    its.store(its.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  std::array<count, push_counts().staleness.size()> staleness_{};
+  count dropped_{0};
+  count held_{0};
 };
 
 }  // namespace tutti

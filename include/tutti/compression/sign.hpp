@@ -10,9 +10,10 @@
 
 namespace tutti::compression {
 
-/// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1. Where gradients
-/// are multiplied, by a loss scale or because passes are summed, a vote is worth the same factor,
-/// so that the mean of votes is between -1 and 1 once it is divided.
+/// Each element becomes one vote, +1 or -1; zeros of either sign and NaN vote +1, as published, and
+/// so does a tensor that is absent. Where gradients are multiplied, by a loss scale or because
+/// passes are summed, a vote is worth the same factor, so that the mean of votes is between -1 and
+/// 1 once it is divided.
 /// Wire: one bit an element, 1 for -1. The n elements, padded to a multiple of 32, are seen as 32
 /// rows of n / 32. A 32-bit word takes one bit of each row, the first row's in its most significant
 /// bit.

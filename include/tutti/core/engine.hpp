@@ -269,11 +269,11 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// Gives the optimizer other values from the next step on. Every worker must call it between the
-  /// same two steps with the same values: if one differs, the next `average` throws disagreement.
-  /// Residuals that are measured in steps follow the learning rate
-  /// (compression/rescaled_error_feedback.hpp). Throws usage_error, and changes nothing, if values
-  /// need more memory an element than the engine was made with, add a momentum to the compressor's,
-  /// stop an exchange of momenta before it has ended, or are refused by the optimizer.
+  /// same two steps with the same values, or else the next `average` throws disagreement. Change
+  /// what `values` returns after `wait`: steps under way may still change it. Residuals measured in
+  /// steps follow the learning rate (compression/rescaled_error_feedback.hpp). Throws usage_error,
+  /// and changes nothing, if values need more memory an element than there is room for, add a
+  /// momentum to the compressor's, stop an exchange of momenta, or are refused by the optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
     expect_one_momentum<compression>(values);
     expect_values(values);

@@ -287,13 +287,13 @@ class replan_steps {
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
       if (its.model_.is_lent(position)) {
         throw usage_error(
-            "a plan cannot change while a lent gradient is being written. Fix: replan before "
-            "gradient()");
+            "a plan cannot change while a lent gradient is written. Fix: replan before gradient()");
       }
-      if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+      const auto& each = its.flow_->at(position);
+      if (each.accumulated != 0 || each.arrived != its.steps()) {
         throw usage_error(
-            "a plan cannot change between two passes of a step. Fix: replan where every tensor has "
-            "been ready run.accumulation times");
+            "a plan cannot change in the middle of a step. Fix: replan where every tensor has been "
+            "ready run.accumulation times");
       }
     }
   }

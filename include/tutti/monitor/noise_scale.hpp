@@ -69,10 +69,12 @@ class noise_estimate {
 /// get different values (`own`). The sums of their norms give all workers one steadier value
 /// (`of_all`). Reads gradients where the tensors declare them to lie, and their mean before it is
 /// divided by a loss scale or clipped. Norms are divided by the scale, so that steps of other
-/// scales count as much. A step that is skipped is left out. Wire: two doubles from each worker to
-/// rank 0 and back, every `interval` steps. Cost: every `interval` steps a pass over the gradient
-/// and one over its mean. After: McCandlish, Kaplan and Amodei, "An empirical model of large-batch
-/// training", 2018; KungFu's MonitorGradientNoiseScaleOptimizer.
+/// scales count as much. A step that is skipped is left out, and so is one in which a worker has no
+/// batch and all its gradients are zeros, as after `engine.join`: the batch of all is then a
+/// smaller one. Wire: two doubles from each worker to rank 0 and back, every `interval` steps.
+/// Cost: every `interval` steps a pass over the gradient and one over its mean. After: McCandlish,
+/// Kaplan and Amodei, "An empirical model of large-batch training", 2018; KungFu's
+/// MonitorGradientNoiseScaleOptimizer.
 class noise_scale {
  public:
   using role = tutti::role::monitor;
@@ -123,14 +125,19 @@ class noise_scale {
     if (!its) {
       return {};
     }
-    const bool skipped = its->means != gradients_.size();
+    const bool left_out = its->means != gradients_.size() || its->small == 0;
     const double unit = 1 / (static_cast<double>(scale_) * static_cast<double>(scale_));
     mine_ = {its->small * unit,
-             skipped ? std::numeric_limits<double>::infinity() : its->large * unit};
-    own_.take(mine_[0], mine_[1]);
+             left_out ? std::numeric_limits<double>::infinity() : its->large * unit};
+    not_summed_.push_back(mine_);
     return mine_;
   }
   void summed(std::span<const double> totals) {
+    const auto [small, large] = not_summed_.front();
+    not_summed_.erase(not_summed_.begin());
+    if (std::isfinite(totals[1])) {
+      own_.take(small, large);
+    }
     of_all_.take(totals[0] / set_.workers, totals[1] / set_.workers);
   }
 
@@ -171,6 +178,7 @@ class noise_scale {
   open_steps<norms> steps_;
   float scale_ = 1;  ///< of the loss, in the step that ends next
   std::array<double, 2> mine_{};
+  std::vector<std::array<double, 2>> not_summed_{};  ///< of steps whose totals have not come
   noise_estimate own_;
   noise_estimate of_all_;
 };

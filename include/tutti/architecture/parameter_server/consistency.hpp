@@ -189,8 +189,9 @@ struct bounded_staleness {
 };
 
 /// A step applies the mean of its first N gradients, where N is the number of workers, M, less
-/// `backups`. Gradients that come later are dropped. With `backups` below 0, N is more than M and
-/// workers give several gradients each.
+/// `backups`. Gradients that come later are dropped. With `backups` below 0, N is more than M, and
+/// workers give several gradients each. All give equally many: otherwise some would wait for
+/// gradients of the others' next step where those wait for them, in `average` or a checkpoint.
 ///
 /// Tokens say which step a gradient is for. After each step max(N, M) tokens are dealt out to the
 /// workers in turn, and a worker's next token is the step that its next gradient is for. A gradient
@@ -211,8 +212,10 @@ struct backup_workers {
 
     template <class Self, class Visitor>
     static void describe(Self& self, Visitor&& visit) {
-      visit("backups", self.backups,
-            "a step waits for this many gradients fewer than there are workers; below 0: for more");
+      visit(
+          "backups", self.backups,
+          "a step waits for this many gradients fewer than there are workers; a negative multiple "
+          "of their number: for several of each");
     }
   };
 
@@ -228,13 +231,22 @@ struct backup_workers {
     }
   }
 
-  /// Throws usage_error if a step would wait for no gradient.
+  /// Throws usage_error if a step would wait for no gradient, or for more of one worker than of
+  /// another.
   static void expect(const options& set, int workers) {
     if (set.backups >= workers) {
       throw usage_error(sentence({set.backups, " backups among ", workers,
                                   " workers leave a step no gradient to wait for. Fix: set "
                                   "architecture.backups to at most ",
                                   workers - 1}));
+    }
+    if (set.backups < 0 && set.backups % workers != 0) {
+      throw usage_error(sentence(
+          {"architecture.backups of ", set.backups, " makes a step of ",
+           std::int64_t{workers} - set.backups, " gradients, which ", workers,
+           " workers cannot give in equal shares, so that they would wait for each other. Fix: 0, "
+           "or a negative multiple of ",
+           workers}));
     }
   }
 

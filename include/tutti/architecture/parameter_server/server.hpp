@@ -79,7 +79,9 @@ class parameter_server_server {
       take(mine, piece, push);
       mine.answers.due(push.peer());
       co_await mine.answers.send(*world_, self, piece, span_of(mine.parameters));
-      counts_.held += mine.answers.is_due(push.peer()) ? 1 : 0;
+      if (mine.answers.is_due(push.peer())) {
+        counts_.hold();
+      }
     } else {
       if (engine_.is_there()) {
         engine_.push(number, bytes_of_taking(mine, piece));
@@ -135,7 +137,7 @@ class parameter_server_server {
   bool holds_back(std::uint32_t number) const requires one_by_one {
     return number < chunks_.size() && chunks_[number].answers.any_due();
   }
-  const push_counts& counted_pushes() const { return counts_; }
+  push_counts counted_pushes() const { return counts_.read(); }
 
   /// Whether no answer of this server is on its way.
   bool at_rest() const {
@@ -372,7 +374,7 @@ class parameter_server_server {
   void take(served_chunk& mine, const chunk& piece, const typename World::message& push) {
     auto& machine = mine.answers.machine;
     if (!machine.push(push.peer())) {
-      ++counts_.dropped;
+      counts_.drop();
       return;
     }
     counts_.take(machine.staleness(push.peer()));
@@ -583,7 +585,7 @@ class parameter_server_server {
   std::vector<served_chunk> chunks_;
   std::vector<char> left_;     ///< workers that push no more
   std::uint64_t resumed_ = 0;  ///< the step that all workers went on from
-  push_counts counts_{};
+  push_counter counts_{};
   timed_engine<World, parameter_server_server> engine_;
 };
 
