@@ -17,9 +17,6 @@ struct push_counts {
   std::uint64_t dropped{};  ///< pushes that came too late for their step
   std::uint64_t held{};     ///< pushes whose answer waited until other workers had pushed
 
-  void take(std::uint64_t its_staleness) {
-    ++staleness[std::min<std::uint64_t>(its_staleness, staleness.size() - 1)];
-  }
   std::uint64_t taken() const {
     std::uint64_t all = 0;
     for (const std::uint64_t each : staleness) {
