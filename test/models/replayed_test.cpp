@@ -299,12 +299,13 @@ TEST_F(replayed_csv, lines_that_are_no_tensor_are_refused) {
   EXPECT_EQ(read(header + "a,1099511627776,2,3\n").elements(), std::size_t{1} << 40);
   expect_refused(header + "a,1099511627775,2,3\nb,1,2,3\nc,1,2,3\n", ":4: " + many);
   expect_line_refused("# batch 0", "batch is '0'" + whole);
-  const std::string time = ". Fix: microseconds, a finite number of 0 or more";
+  const std::string time = ". Fix: microseconds, a number from 0 to 1e12";
   expect_line_refused("a,1,fast,3", "forward_us is 'fast'" + time);
   expect_line_refused("a,1,2,3ms", "backward_us is '3ms'" + time);
   expect_line_refused("a,1,-2,3", "forward_us is '-2'" + time);
   expect_line_refused("a,1,2,nan", "backward_us is 'nan'" + time);
   expect_line_refused("a,1,inf,3", "forward_us is 'inf'" + time);
+  expect_line_refused("a,1,2,1e16", "backward_us is '1e16'" + time);
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // The hosts on which ranks live decide which NICs their messages share.
 #include "tutti/transport/network.hpp"
 
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -126,6 +129,16 @@ TEST(Emulated, TakesAsLongAsTheNetworkAndCountsAsTheSimulation) {
   EXPECT_EQ(emulation.events, simulation.events);
   EXPECT_GE(emulation.wall, emulation.time);
   EXPECT_GE(emulation.worst_lateness, emulation.mean_lateness);
+}
+
+/// A wait for longer than the host's clock counts does not end at once.
+TEST(EmulatedDeathTest, WaitsForWhatIsDueAfterTheClocksEnd) {
+  const auto wait = [] {
+    ualarm(50'000, 0);  // microseconds
+    detail::by_wall_clock().await(1e11);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(wait(), testing::KilledBySignal(SIGALRM), "");
 }
 
 /// Expects every kind of transport to place five ranks on three hosts.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <fstream>
 #include <string>
@@ -134,9 +133,8 @@ class reader {
 
   double seconds(const std::string& what, std::string_view text) const {
     double microseconds = 0;
-    if (!is_number(text, microseconds) || !std::isfinite(microseconds) || microseconds < 0) {
-      reject(what + " is '" + std::string(text) + "'",
-             "microseconds, a finite number of 0 or more");
+    if (!is_number(text, microseconds) || !(microseconds >= 0 && microseconds <= longest)) {
+      reject(what + " is '" + std::string(text) + "'", "microseconds, a number from 0 to 1e12");
     }
     return microseconds * 1e-6;
   }
@@ -151,6 +149,7 @@ class reader {
   }
 
   static constexpr std::size_t most_elements = std::size_t{1} << 40;  // 4 TiB of floats
+  static constexpr double longest = 1e12;  // microseconds, as long as a link's latency may be
 
   replayed read_;
   std::size_t elements_{};

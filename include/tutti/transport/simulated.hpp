@@ -331,10 +331,10 @@ struct free_running {
 /// Lets virtual time pass no faster than the wall clock.
 class by_wall_clock {
  public:
-  /// Returns when `due` has come.
+  /// Returns when `due` has come, or in 30 years if that is earlier, for the clock ends at 292.
   void await(seconds due) {
     const auto moment = begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                     std::chrono::duration<double>(due));
+                                     std::chrono::duration<double>(std::min(due, 1e9)));
     std::this_thread::sleep_until(moment - wake_up_time);
     auto now = std::chrono::steady_clock::now();
     while (now < moment) {
