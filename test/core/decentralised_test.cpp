@@ -696,7 +696,7 @@ TEST(Bipartite, CountsTheAveragingsThatAGradientHasMissed) {
           ++missed[at(architecture::passive_of(architecture::bipartite::complete, 1, rank,
                                                static_cast<std::uint64_t>(step), ranks))];
         }
-        expected[at(rank)].take(rank % 2 == 0 ? 0 : missed[at(rank)]);
+        ++expected[at(rank)].staleness[rank % 2 == 0 ? 0 : missed[at(rank)]];
         missed[at(rank)] = 0;
       }
     }
