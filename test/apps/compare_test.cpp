@@ -568,7 +568,7 @@ TEST_F(Compare, NobodyCountsThePushesOfManyWorkers) {
 
 /// JSON has no infinity, so such rows must be written and resumed without one.
 TEST_F(Compare, ProfilesOfNoTimeAndOfAgesAreRowsToResume) {
-  for (const char* passes : {"0,0", "1e300,1e300"}) {
+  for (const char* passes : {"0,0", "1e12,1e12"}) {
     SCOPED_TRACE(passes);
     std::ofstream(here_ / "mine.csv") << "name,elements,forward_us,backward_us\nall,10," << passes;
     std::ofstream(here_ / "kept").close();
