@@ -81,6 +81,41 @@ TEST(Join, PassesThatWereAddedUpAreSentFirst) {
   join_one_after_the_other<negotiated>(options);
 }
 
+/// A tensor that has had both passes of the step has no zeros added, and one that has had one has
+/// one more: no tensor takes a third step.
+TEST(Join, WithinAStepOnlyWhatIsMissingIsHandedIn) {
+  engine_options<negotiated> options;
+  options.run.accumulation = 2;
+  const auto trained = [&options](unsigned last_passes) {
+    std::vector<ending> all(2);
+    transport::run_ranks(2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<negotiated>(world, memory.tensors(), optimizer_of(), options);
+      for (int step = 0; step < 2; ++step) {
+        engine.wait();
+        backward(memory, world.rank(), step);
+        for (std::size_t i = memory.tensors().size(); i-- > 0;) {
+          const bool is_short = world.rank() == 1 && step == 1 && i > 0;
+          for (unsigned pass = 0; pass < (is_short ? last_passes : 2); ++pass) {
+            engine.ready(tensor_id(i));
+          }
+        }
+      }
+      engine.join();
+      ending& mine = all[static_cast<std::size_t>(world.rank())];
+      mine.parameters.assign(memory.parameters().begin(), memory.parameters().end());
+      mine.steps = engine.steps();
+    });
+    return all;
+  };
+  const auto whole = trained(2);
+  const auto cut = trained(1);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(cut[rank].steps, 2U);
+    EXPECT_EQ(cut[rank].parameters, whole[0].parameters);
+  }
+}
+
 TEST(Join, GradientsLieInStreams) {
   join_one_after_the_other<gathered, on_host_streams>();
   join_one_after_the_other<windowed, in_stream_order>({.partition = {8192}, .schedule = {8192}});

@@ -107,6 +107,7 @@ ending joined_over(Transport& world, const batches_of_ranks& epochs,
       }
     }
     engine.join();
+    EXPECT_FALSE(engine.is_in_a_step());
   }
   ending mine{model.parameters(), {}, {}, engine.steps(), engine.agenda()};
   const auto remembered = engine.memories();

@@ -217,12 +217,12 @@ inline checkpoint_head read_head(checkpoint_reader& file) {
 }
 
 /// Waits until nothing of this rank is in flight and, where launches complete alone, until every
-/// worker has come to this call. Throws usage_error in the middle of a step, when only some of its
-/// passes have been made.
+/// worker has come to this call. Throws usage_error in the middle of a step, when some tensor lacks
+/// passes of it.
 template <class Engine>
 void expect_between_steps(Engine& engine) {
   engine.drain();
-  if (engine.adds_up_passes()) {
+  if (engine.is_in_a_step()) {
     throw usage_error(
         "a checkpoint cannot be saved or loaded in the middle of a step. Fix: do so where every "
         "tensor has been ready run.accumulation times");

@@ -381,8 +381,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
   std::uint64_t steps() const { return core::steps(); }
-  /// Returns whether some gradient is the sum of fewer passes than a step has.
-  using core::adds_up_passes;
+  /// Returns whether some tensor lacks passes of a step that it or another has begun.
+  using core::is_in_a_step;
   /// The learning rate in whose steps residuals are measured: the last that was not 0.
   double rate_of_residuals() const { return rate_of_residuals_; }
   /// Waits for every tensor, every launch in flight, and the monitor's sums of every step.

@@ -323,7 +323,9 @@ class engine_core : engine_base<Transport> {
 
   // ---- a rank that has joined
 
-  bool adds_up_passes() { return gradients::adds_up_passes(*this); }
+  bool is_in_a_step() { return gradients::is_in_a_step(*this); }
+  std::uint64_t steps_begun() { return gradients::steps_begun(*this); }
+  std::uint64_t steps_ended(tensor_id id) { return at(id).arrived; }
   /// Says that the tensor has no gradient in the passes that its step still lacks.
   void absent_to_the_end(tensor_id id) {
     do {

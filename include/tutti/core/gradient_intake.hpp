@@ -170,10 +170,20 @@ class gradient_intake {
 
   // ---- passes
 
-  /// Returns whether some gradient is the sum of fewer passes than a step has.
-  static bool adds_up_passes(Core& its) {
+  /// Returns the number of steps of which some tensor has had a pass. Tensors whose gradients have
+  /// arrived fewer times are in the middle of a step.
+  [[gnu::cold]] static std::uint64_t steps_begun(Core& its) {
+    std::uint64_t most = 0;
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
-      if (its.flow_->at(position).accumulated.load(std::memory_order_relaxed) != 0) {
+      const auto& each = its.flow_->at(position);
+      most = std::max(most, each.arrived + (each.accumulated != 0 ? 1 : 0));
+    }
+    return most;
+  }
+  [[gnu::cold]] static bool is_in_a_step(Core& its) {
+    const std::uint64_t begun = steps_begun(its);
+    for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
+      if (its.flow_->at(position).arrived < begun) {
         return true;
       }
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "tutti/base/task.hpp"
@@ -11,8 +12,9 @@ namespace tutti {
 /// A rank's part in `engine.join()`: once it has joined it hands in zeros for every tensor, again
 /// and again as soon as the last have arrived, until all ranks have joined.
 /// `Owner::absent_to_the_end(id)` hands in zeros for all missing passes, `Owner::arrival(id)` waits
-/// for their result, `Owner::say_joined()` tells the coordination, and `Owner::adds_up_passes()`
-/// says whether a step has begun here that lacks passes.
+/// for their result, and `Owner::say_joined()` tells the coordination. First it hands in what is
+/// missing of a step that some tensors have begun: `Owner::steps_begun()`, of which each has
+/// `Owner::steps_ended(id)`.
 template <class Owner>
 class joining {
  public:
@@ -26,13 +28,14 @@ class joining {
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       co_await owner_->arrival(tensor_id(i));
     }
-    if (owner_->adds_up_passes()) {
-      for (std::size_t i = 0; i < zeros_.size(); ++i) {
+    const std::uint64_t begun = owner_->steps_begun();
+    for (std::size_t i = 0; i < zeros_.size(); ++i) {
+      if (owner_->steps_ended(tensor_id(i)) < begun) {
         owner_->absent_to_the_end(tensor_id(i));
       }
-      for (std::size_t i = 0; i < zeros_.size(); ++i) {
-        co_await owner_->arrival(tensor_id(i));
-      }
+    }
+    for (std::size_t i = 0; i < zeros_.size(); ++i) {
+      co_await owner_->arrival(tensor_id(i));
     }
     joined_ = true;
     owner_->say_joined();

@@ -289,12 +289,11 @@ class replan_steps {
         throw usage_error(
             "a plan cannot change while a lent gradient is written. Fix: replan before gradient()");
       }
-      const auto& each = its.flow_->at(position);
-      if (each.accumulated != 0 || each.arrived != its.steps()) {
-        throw usage_error(
-            "a plan cannot change in the middle of a step. Fix: replan where every tensor has been "
-            "ready run.accumulation times");
-      }
+    }
+    if (its.is_in_a_step()) {
+      throw usage_error(
+          "a plan cannot change in the middle of a step. Fix: replan where every tensor has been "
+          "ready run.accumulation times");
     }
   }
 
