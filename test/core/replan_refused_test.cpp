@@ -156,7 +156,8 @@ TEST(ReplanRefused, WhileAGradientIsLent) {
     engine.replan(plan_of<strategy>(1));
   });
   for (const std::string& each : said) {
-    EXPECT_NE(each.find("a plan cannot change while a lent gradient is written"), std::string::npos)
+    EXPECT_NE(each.find("a plan cannot change while a lent gradient is being written"),
+              std::string::npos)
         << each;
   }
 }

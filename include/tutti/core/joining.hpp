@@ -12,9 +12,9 @@ namespace tutti {
 /// A rank's part in `engine.join()`: once it has joined it hands in zeros for every tensor, again
 /// and again as soon as the last have arrived, until all ranks have joined.
 /// `Owner::absent_to_the_end(id)` hands in zeros for all missing passes, `Owner::arrival(id)` waits
-/// for their result, and `Owner::say_joined()` tells the coordination. First it hands in what is
-/// missing of a step that some tensors have begun: `Owner::steps_begun()`, of which each has
-/// `Owner::steps_ended(id)`.
+/// for their result, and `Owner::say_joined()` tells the coordination. Before that, tensors that
+/// are behind have zeros handed in: `Owner::steps_begun()` counts the steps of which some tensor
+/// has had a pass, and `Owner::steps_ended(id)` those of which the tensor's result has come.
 template <class Owner>
 class joining {
  public:

@@ -287,7 +287,8 @@ class replan_steps {
     for (std::size_t position = 0; position < its.plan_.backward.size(); ++position) {
       if (its.model_.is_lent(position)) {
         throw usage_error(
-            "a plan cannot change while a lent gradient is written. Fix: replan before gradient()");
+            "a plan cannot change while a lent gradient is being written. Fix: replan before "
+            "gradient()");
       }
     }
     if (its.is_in_a_step()) {

@@ -153,6 +153,7 @@ class noise_scale {
   /// The number of images in one pass of all workers together.
   double images_a_pass() const { return static_cast<double>(set_.batch_size) * set_.workers; }
 
+  /// This worker's estimate, without steps whose totals have not come: see `engine.drain`.
   const noise_estimate& own() const { return own_; }
   const noise_estimate& of_all() const { return of_all_; }
 
