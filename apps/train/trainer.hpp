@@ -310,9 +310,10 @@ class session {
     policies_.after_training(*engine_);
     out_->finish(report());
     engine_->average(0);  // the first worker that throws ends the job, so rank 0 writes before
-    throw tutti::usage_error(tutti::sentence(
-        {"the loss is not finite in epoch ", epoch + 1,
-         ", so training ends and the last checkpoint is kept. Fix: a smaller --learning-rate"}));
+    throw tutti::usage_error(
+        tutti::sentence({"the loss is not finite in epoch ", epoch + 1, ", so training ends",
+                         job_->checkpoint.empty() ? "" : " and the last checkpoint is kept",
+                         ". Fix: a smaller --learning-rate"}));
   }
 
   /// Makes a new plan if the epoch's density differs from the plan's, because a plan contains the

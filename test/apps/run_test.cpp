@@ -339,6 +339,8 @@ TEST_F(Apps, ARunWhoseLossIsNotFiniteEndsAndKeepsItsCheckpoint) {
     EXPECT_EQ(lines(read(here_ / "rows")), 2U) << "the epoch's and the run's";
     std::filesystem::remove(here_ / "rows");
   }
+  refuses(train("--ranks 2 --batch-size 300 --learning-rate 1e15 --rate constant"),
+          "tutti-train: the loss is not finite in epoch 1, so training ends. Fix: ");
   const auto got = train("--ranks 2 --learning-rate 1e15 --data one-batch --steps 30");
   EXPECT_EQ(got.status, 0) << "only the speed counts: " << got.err;
 }
