@@ -64,7 +64,9 @@ class flow {
   friend order_type;
   using buffer_type = typename records_type::buffers::buffer;
   static constexpr written written_by =
-      facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
+      facts::has_outgoing<state_type> && facts::has_arrive<state_type>
+          ? written::by_the_architecture
+          : written::by_the_model;
 
  public:
   /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
@@ -415,16 +417,17 @@ class flow {
                       [&](std::size_t position) { queue.wait(tensors_[position].written); });
     }
     buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
-    if constexpr (facts::has_outgoing<state_type>) {
-      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
-        state_->outgoing(piece, part);
-      });
-    } else {
+    if constexpr (!facts::has_outgoing<state_type>) {
       for (const std::uint32_t each : mine.chunks) {
         model_->pack(queue, each);
       }
     }
     buffers_->gather(queue, mine);
+    if constexpr (facts::has_outgoing<state_type>) {
+      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        state_->outgoing(piece, part);
+      });
+    }
     launch_type what = launch_of(number);
     what.chunks = mine.chunks;
     if (!chunks_.is_alone(plan_->chunks[number])) {
@@ -439,12 +442,12 @@ class flow {
   }
   [[gnu::noinline]] void scatter(const launch_type& what, buffer_type& mine) {
     around_->count_overflow(what.data);
-    buffers_->scatter(world_->queue(), mine);
     if constexpr (facts::has_incoming<state_type>) {
       buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
         state_->incoming(piece, part);
       });
     }
+    buffers_->scatter(world_->queue(), mine);
   }
 
   static chunk_context in_buffer(chunk_context where, const chunk_context& lies) {

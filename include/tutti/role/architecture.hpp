@@ -515,7 +515,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   (workers * accumulation), which makes a mean of gradients.
 /// * `depart(position, step)`: a tensor's gradient is final and no piece of it has been sent.
 /// * `arrive(position, step)`: a tensor's last piece has come. Without this verb, the engine
-///   applies the optimizer to the mean.
+///   applies the optimizer to the mean, as `incoming`, if there is one, has left it in the buffer.
 /// * `serve(endpoint, message)` -> task: answers a message of any rank. It reads the message's
 ///   bytes, starts the answer as a task of its own, and ends, because no other message is served
 ///   meanwhile. It never touches the parameters of a rank that trains.
