@@ -491,15 +491,16 @@ class flow {
         if (what.step > 0) {
           state_->incoming(piece, what.data);
         }
-        state_->outgoing(piece, what.data);
-        make_tensors_arrive(number);
+      }
+      if constexpr (facts::has_outgoing<state_type>) {
+        state_->outgoing(piece, model_->data(piece));
       } else if constexpr (delays) {
         swap_with_gradient(piece);
-        make_tensors_arrive(number);
-      } else if constexpr (facts::has_outgoing<state_type>) {
-        state_->outgoing(piece, model_->data(piece));
       } else {
         model_->pack(queue, number);
+      }
+      if constexpr (delays) {
+        make_tensors_arrive(number);
       }
       if (piece.elements > 0) {
         send_zeros_unless_finite(what.data);
