@@ -466,7 +466,7 @@ class engine_core : engine_base<Transport> {
   }
   /// Restores what the architecture remembered before the last step.
   void undo_step() {
-    if constexpr (world_type::undoes_steps && facts::has_undo_step<state_type>) {
+    if constexpr (facts::has_undo_step<state_type>) {
       state_->undo_step();
     }
   }

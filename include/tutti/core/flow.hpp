@@ -705,7 +705,11 @@ class flow {
       deciding_ = decide(step);
       deciding_.start(world_->ready_coroutines());
     } else {
-      update_all(step, owner_->begin_step(squares_of_means()));
+      const float factor = owner_->begin_step(squares_of_means());
+      if (factor == 0) {
+        owner_->undo_step();
+      }
+      update_all(step, factor);
     }
   }
 
