@@ -261,6 +261,50 @@ TEST(Architectures, DelayedIsBitForBitAStepLate) {
   }
 }
 
+/// Sums up all means so far, and hands that sum to the optimizer.
+struct sums_means : architecture::all_reduce<canonical> {
+  template <class World>
+  struct state : all_reduce::state<World> {
+    state(World& its_world, const options_of<all_reduce>& set)
+        : all_reduce::state<World>(its_world, set),
+          world(&its_world),
+          sum(its_world.allocate_parallel()) {}
+    void incoming(const chunk& piece, std::span<float> mean) {
+      const std::span<float> mine = world->part_of(span_of(sum), piece);
+      world->add(mine, mean);
+      world->copy(mean, mine);
+    }
+    World* world;
+    typename World::template memory<float> sum;
+  };
+};
+TEST(Architectures, DelayedMeansAreWhatAnArchitectureMakesOfThem) {
+  EXPECT_EQ(trained_for<cut<architecture::delayed<sums_means>>>(6, 3),
+            trained_for<cut<sums_means>>(5, 3));
+  EXPECT_NE(trained_for<cut<sums_means>>(5, 3), trained_for<cut<on_time>>(5, 3));
+}
+
+/// Adds up by how much its residuals would have to grow.
+struct rescales_residuals : architecture::all_reduce<canonical> {
+  template <class World>
+  struct state : all_reduce::state<World> {
+    using all_reduce::state<World>::state;
+    void rescale(float factor) { grown *= factor; }
+    std::vector<std::span<float>> memories() { return {std::span(&grown, 1)}; }
+    float grown = 1;
+  };
+};
+TEST(Architectures, AreToldOfALearningRateWhateverTheCompressorRemembers) {
+  transport::run_ranks(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<rescales_residuals>>(world, memory.tensors(),
+                                                           optimizer::sgd{.learning_rate = 0.5f});
+    engine.change({.learning_rate = 0.125f});
+    engine.change({.learning_rate = 0.25f});
+    EXPECT_EQ(engine.memories().back()[0], 2);
+  });
+}
+
 /// Of a model of n elements each of p ranks keeps state for ceil(n / p) or floor(n / p), whether
 /// the model is cut whole, tensor by tensor, or into pieces of some elements. The bytes sent are
 /// counted chunk by chunk.

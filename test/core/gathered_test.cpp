@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -180,6 +181,59 @@ TEST(Gathered, NotANumberIsOfTheLaunchAndOfNoOtherTensor) {
   });
   EXPECT_EQ(said[0].find("an element of the launch that begins with last's gradient is not a"), 0u)
       << said[0];
+}
+
+/// Doubles each mean that comes back.
+struct doubles_means : architecture::all_gather {
+  template <class World>
+  struct state : all_gather::state<World> {
+    state(World& its_world, const no_options& none)
+        : all_gather::state<World>(its_world, none), world(&its_world) {}
+    void incoming(const chunk&, std::span<float> mean) { world->blend(mean, mean, 1.0f, 1.0f); }
+    World* world;
+  };
+};
+/// Sends each gradient doubled.
+struct doubles_gradients : architecture::all_gather {
+  template <class World>
+  struct state : all_gather::state<World> {
+    state(World& its_world, const no_options& none)
+        : all_gather::state<World>(its_world, none), world(&its_world) {}
+    void outgoing(const chunk& piece, std::span<float> buffer) {
+      world->read_gradients(piece, buffer);
+      world->blend(buffer, buffer, 1.0f, 1.0f);
+    }
+    World* world;
+  };
+};
+
+/// The first and the last tensor are launched together in a buffer, the one between them alone in
+/// its place.
+template <class Architecture>
+void gives_the_optimizer_what_came_back() {
+  using strategy = compose<Architecture, fusion::by_arrival, coordination::learned>;
+  transport::run_ranks(2, [&](transport::in_process& world) {
+    arena memory(std::vector<arena::declaration>{{"first", 3}, {"between", 5}, {"last", 1}});
+    auto engine =
+        make_engine<strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1.0f},
+                              {.fusion = {.bytes = 16, .first_bytes = 16}});
+    for (int step = 1; step <= 4; ++step) {
+      std::ranges::fill(memory.gradients(), world.rank() == 0 ? 1.0f : 2.0f);
+      for (const int each : {0, 2, 1}) {
+        engine.ready(tensor_id(each));
+      }
+      engine.wait();
+      for (const float each : memory.parameters()) {
+        EXPECT_EQ(each, -3.0f * static_cast<float>(step)) << step;
+      }
+    }
+  });
+}
+TEST(Gathered, OptimizersAreGivenWhatAnArchitectureMakesOfMeans) {
+  gives_the_optimizer_what_came_back<doubles_means>();
+}
+TEST(Gathered, OptimizersAreGivenTheMeanOfWhatAnArchitectureSends) {
+  gives_the_optimizer_what_came_back<doubles_gradients>();
 }
 
 template <class Strategy>

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/collective/canonical.hpp"
 #include "tutti/coordination/negotiated.hpp"
+#include "tutti/fusion/up_to.hpp"
+#include "tutti/partition/into.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::test {
@@ -158,6 +161,55 @@ TYPED_TEST(OwnersInTraining, own_on_when_they_have_joined) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     trains<compose<TypeParam, coordination::negotiated>>(ranks, {},
                                                          {.some = true, .batches = true});
+  }
+}
+
+/// Keeps two floats of its own for each element of its parts, under an optimizer that keeps none.
+struct remembers_more : shares {
+  template <class World>
+  struct state : shares::state<World> {
+    state(World& world, const options& set) : shares::state<World>(world, set) {
+      for (const chunk& each : world.planned().chunks) {
+        kept.emplace_back(2 * each.part(at(world.size()), at(world.rank())).elements);
+      }
+    }
+    std::vector<std::span<float>> memories() { return {kept.begin(), kept.end()}; }
+    std::vector<std::vector<float>> kept;
+  };
+};
+
+/// Calls `visit(value, number)` with a number for each float of this rank's parts, which is that of
+/// its element and row.
+template <class Engine, class Visit>
+void for_each_kept(Engine& engine, Visit visit) {
+  const auto memories = engine.memories();
+  const plan& made = engine.planned();
+  for (std::size_t i = 0; i < made.chunks.size(); ++i) {
+    const std::span<float> its = memories[memories.size() - made.chunks.size() + i];
+    const chunk mine = made.chunks[i].part(at(engine.workers()), at(engine.worker()));
+    ASSERT_EQ(its.size(), 2 * mine.elements);
+    for (std::size_t j = 0; j < its.size(); ++j) {
+      const std::size_t row = j / mine.elements;
+      visit(its[j], static_cast<float>(100 * row + mine.first_element + j % mine.elements));
+    }
+  }
+}
+
+TEST(Owners, TakeWithThemWhateverAnArchitectureRemembersOfTheirParts) {
+  using strategy = compose<remembers_more, fusion::up_to, partition::into>;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    transport::run_ranks(ranks, [&](transport::in_process& world) {
+      arena memory(std::vector<arena::declaration>{{"a", 37}, {"b", 0}, {"c", 1}, {"d", 30}});
+      engine_options<strategy> set;
+      set.fusion.bytes = 100;
+      set.partition.bytes = 64;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::sgd{}, set);
+      for_each_kept(engine, [](float& kept, float number) { kept = number; });
+      set.fusion.bytes = 1000;
+      set.partition.bytes = 40;
+      engine.replan(set);
+      for_each_kept(engine, [](float kept, float number) { EXPECT_EQ(kept, number); });
+    });
   }
 }
 

@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/training.hpp"
 #include "tutti/architecture/all_gather.hpp"
+#include "tutti/architecture/all_reduce.hpp"
 #include "tutti/architecture/majority_vote.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
@@ -200,6 +202,40 @@ TEST(LossScaled, LeavesResidualsWhereItSkips) {
       compose<error_feedback<compression::block_int8>, architecture::reduce_scatter_all_gather>>(
       {});
 }
+
+/// Adds up the means of all steps, and steps along that sum. Compressors remember nothing.
+struct adds_up_means : architecture::all_reduce<> {
+  template <class World>
+  struct state : all_reduce::state<World> {
+    state(World& its_world, const options_of<all_reduce>& set)
+        : all_reduce::state<World>(its_world, set),
+          world(&its_world),
+          sum(its_world.allocate_parallel()),
+          before(its_world.allocate_parallel()) {}
+    void incoming(const chunk& piece, std::span<float> mean) {
+      const std::span<float> its = world->part_of(span_of(sum), piece);
+      const float scale = scale_of(world->values());
+      world->copy(world->part_of(span_of(before), piece), its);
+      world->blend(its, mean, 1.0f, 1 / scale);
+      world->blend(mean, its, 0.0f, scale);
+    }
+    void undo_step() { world->copy(span_of(sum), span_of(before)); }
+    std::vector<std::span<float>> memories() { return {span_of(sum)}; }
+    World* world;
+    typename World::template memory<float> sum;
+    typename World::template memory<float> before;
+  };
+};
+TEST(LossScaled, TellsAnArchitectureOfAStepThatItSkips) {
+  const optimizer::loss_scaled<optimizer::sgd> values{{0.125f, 0.5f}, 1024.0f, 2.0f, 0.25f, 100};
+  for (int workers = 1; workers <= 5; ++workers) {
+    const auto parameters = [&](const std::vector<int>& told) {
+      return trained_with_residuals<compose<adds_up_means>>(workers, told, values, {}).parameters;
+    };
+    EXPECT_EQ(parameters({0, not_finite, 1, not_finite, 2}), parameters({0, 1, 2})) << workers;
+  }
+}
+
 using signs_at_servers = compose<compression::error_feedback<compression::block_sign>,
                                  architecture::parameter_server<>, fusion::all, partition::into>;
 

@@ -16,7 +16,8 @@ namespace tutti::architecture {
 template <architecture_policy Inner = replicated<>>
 struct delayed : Inner {
   static_assert(
-      (facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner>) ||
+      (facts::carries_of<Inner> == carries::gradient && !facts::updates_first<Inner> &&
+       !facts::has_outgoing<tutti::detail::state_of<Inner>>) ||
           facts::mixes_late<Inner>,
       "tutti: only means of gradients, and models that are mixed in, can be applied a step late, "
       "but this architecture carries something else. Fix: delay architecture::replicated, "

@@ -62,6 +62,11 @@ static_assert(architecture_policy<replicated<>>);
 /// itself, unless it is `replicated` or contains it.
 template <class Architecture, class Compression, class Transport>
 struct resolved {
+  static_assert(
+      !requires { typename Architecture::template resolve<Compression, Transport>; },
+      "tutti: replicated stands for an architecture that the composer picks, and one "
+      "that is derived from it would have the facts of none. Fix: derive from "
+      "all_reduce, reduce_scatter_all_gather or all_gather.");
   using type = Architecture;
 };
 template <mean Mean, class Compression, class Transport>

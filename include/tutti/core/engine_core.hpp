@@ -466,16 +466,15 @@ class engine_core : engine_base<Transport> {
   }
   /// Restores what the architecture remembered before the last step.
   void undo_step() {
-    if constexpr (world_type::undoes_steps && facts::has_undo_step<state_type>) {
+    if constexpr (facts::has_undo_step<state_type>) {
       state_->undo_step();
     }
   }
   /// Multiplies by `factor` whatever this rank remembers in units of the optimizer's step.
   void rescale([[maybe_unused]] float factor) {
     // Residuals of differences or parameters are in units of the parameters, whatever the rate.
-    if constexpr (facts::rescales<compression> &&
-                  facts::carries_of<architecture> == carries::gradient) {
-      if (factor != 1.0f && flow_) {
+    if constexpr (facts::carries_of<architecture> == carries::gradient) {
+      if (facts::rescales<compression> && factor != 1.0f && flow_) {
         flow_->rescale(factor);
       }
       if constexpr (facts::has_rescale<state_type>) {

@@ -64,7 +64,9 @@ class flow {
   friend order_type;
   using buffer_type = typename records_type::buffers::buffer;
   static constexpr written written_by =
-      facts::has_outgoing<state_type> ? written::by_the_architecture : written::by_the_model;
+      facts::has_outgoing<state_type> && facts::has_arrive<state_type>
+          ? written::by_the_architecture
+          : written::by_the_model;
 
  public:
   /// Whether launches follow an order that ranks learn in the first steps (coordination::learned).
@@ -415,16 +417,17 @@ class flow {
                       [&](std::size_t position) { queue.wait(tensors_[position].written); });
     }
     buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
-    if constexpr (facts::has_outgoing<state_type>) {
-      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
-        state_->outgoing(piece, part);
-      });
-    } else {
+    if constexpr (!facts::has_outgoing<state_type>) {
       for (const std::uint32_t each : mine.chunks) {
         model_->pack(queue, each);
       }
     }
     buffers_->gather(queue, mine);
+    if constexpr (facts::has_outgoing<state_type>) {
+      buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
+        state_->outgoing(piece, part);
+      });
+    }
     launch_type what = launch_of(number);
     what.chunks = mine.chunks;
     if (!chunks_.is_alone(plan_->chunks[number])) {
@@ -439,12 +442,12 @@ class flow {
   }
   [[gnu::noinline]] void scatter(const launch_type& what, buffer_type& mine) {
     around_->count_overflow(what.data);
-    buffers_->scatter(world_->queue(), mine);
     if constexpr (facts::has_incoming<state_type>) {
       buffers_->for_each_part(mine, [this](const chunk& piece, std::span<float> part) {
         state_->incoming(piece, part);
       });
     }
+    buffers_->scatter(world_->queue(), mine);
   }
 
   static chunk_context in_buffer(chunk_context where, const chunk_context& lies) {
@@ -488,15 +491,16 @@ class flow {
         if (what.step > 0) {
           state_->incoming(piece, what.data);
         }
-        state_->outgoing(piece, what.data);
-        make_tensors_arrive(number);
+      }
+      if constexpr (facts::has_outgoing<state_type>) {
+        state_->outgoing(piece, model_->data(piece));
       } else if constexpr (delays) {
         swap_with_gradient(piece);
-        make_tensors_arrive(number);
-      } else if constexpr (facts::has_outgoing<state_type>) {
-        state_->outgoing(piece, model_->data(piece));
       } else {
         model_->pack(queue, number);
+      }
+      if constexpr (delays) {
+        make_tensors_arrive(number);
       }
       if (piece.elements > 0) {
         send_zeros_unless_finite(what.data);
@@ -701,7 +705,11 @@ class flow {
       deciding_ = decide(step);
       deciding_.start(world_->ready_coroutines());
     } else {
-      update_all(step, owner_->begin_step(squares_of_means()));
+      const float factor = owner_->begin_step(squares_of_means());
+      if (factor == 0) {
+        owner_->undo_step();
+      }
+      update_all(step, factor);
     }
   }
 

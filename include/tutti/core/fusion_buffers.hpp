@@ -25,7 +25,8 @@ struct remembered_rows {
   std::size_t rows{};
 };
 
-/// Who writes a launch's data into its buffer.
+/// Who writes a launch's data into its buffer and takes the result from there: the model's buckets,
+/// from which the optimizer is given its mean, or an architecture that updates parameters itself.
 enum class written { by_the_model, by_the_architecture };
 
 /// The buffers of launches that a fusion gathers at run time. There are a few of them, given out in

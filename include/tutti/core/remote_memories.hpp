@@ -62,6 +62,27 @@ template <class Endpoint>
   co_await self.receive(rank, {});
 }
 
+/// Replaces `values` by their sum over all ranks, added in rank order.
+template <class Endpoint>
+[[gnu::cold]] task sum_on_hosts(Endpoint self, std::vector<float>& values) {
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  if (self.rank() != 0) {
+    co_await self.send(0, bytes);
+    co_await receive_now(self, 0, bytes);
+    co_return;
+  }
+  std::vector<float> theirs(values.size());
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] += theirs[i];
+    }
+  }
+  for (int rank = 1; rank < self.size(); ++rank) {
+    co_await self.send(rank, bytes);
+  }
+}
+
 /// Receives floats from a peer's host memory into memory of the queue.
 template <class Endpoint>
 [[gnu::cold]] task receive_through_host(Endpoint self, int peer, std::span<float> memory) {

@@ -62,27 +62,6 @@ template <class Queue>
   }
 }
 
-/// Replaces `values` by their sum over all ranks, added in rank order.
-template <class Endpoint>
-[[gnu::cold]] task sum_on_hosts(Endpoint self, std::vector<float>& values) {
-  const auto bytes = std::as_writable_bytes(std::span(values));
-  if (self.rank() != 0) {
-    co_await self.send(0, bytes);
-    co_await receive_now(self, 0, bytes);
-    co_return;
-  }
-  std::vector<float> theirs(values.size());
-  for (int rank = 1; rank < self.size(); ++rank) {
-    co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] += theirs[i];
-    }
-  }
-  for (int rank = 1; rank < self.size(); ++rank) {
-    co_await self.send(rank, bytes);
-  }
-}
-
 template <class Endpoint>
 [[gnu::cold]] task send_plan(Endpoint self, int rank, const plan& made) {
   const std::uint64_t buckets = made.buckets.size();
@@ -128,6 +107,14 @@ class replan_steps {
       facts::encodes_means<architecture> && facts::owns_parts<architecture>;
   /// Whether each rank has the optimizer's memory of its part of every chunk.
   static constexpr bool moves_parts = facts::updates_parts<architecture>;
+
+  static void expect(bool fits) {
+    if (!fits) {
+      throw usage_error(
+          "this architecture's owners do not keep a fixed number of floats per element, so their "
+          "memory cannot move. Fix: save, and start again with the other options");
+    }
+  }
 
   /// What owners of chunks remember, kept independently of who owns what: rows of floats by place
   /// in the model. Each owner's memories (`memories()` of an architecture that places chunks) are
@@ -182,13 +169,6 @@ class replan_steps {
       for_each_chunk(made, rank, [&chunks](const chunk&) { ++chunks; });
       expect(chunks == 0 ? memories == 0 : memories % chunks == 0);
       return chunks == 0 ? 0 : memories / chunks;
-    }
-    static void expect(bool fits) {
-      if (!fits) {
-        throw usage_error(
-            "this architecture's servers do not keep a fixed number of floats per element, so "
-            "their memory cannot move. Fix: save, and start again with the other options");
-      }
     }
 
     std::vector<std::vector<float>> rows_{};
@@ -368,7 +348,9 @@ class replan_steps {
     }
     std::vector<float> of_state;
     if constexpr (moves_parts) {
-      of_state = parts_by_place(its);
+      std::vector<float> rows = rows_of_parts(its);
+      co_await sum_on_hosts(self, rows);
+      of_state = parts_by_place(its, rows);
       co_await sum_on_hosts(self, of_state);
     } else {
       of_state = joined(queue, its.remembered());
@@ -443,21 +425,32 @@ class replan_steps {
   [[gnu::cold]] static void for_each_part(Engine& its, Visit visit) {
     const plan& made = its.plan_;
     const std::vector<std::span<float>> memories = its.remembered();
+    expect(memories.empty() || memories.size() == made.chunks.size());
     for (std::size_t number = 0; number < memories.size(); ++number) {
       const chunk mine = part_of(its, made.chunks[number]);
-      for (std::size_t at = 0; at < memories[number].size(); at += mine.elements) {
-        const std::size_t row = at / mine.elements;
-        visit(memories[number].subspan(at, mine.elements),
+      const std::size_t rows = memories[number].size() / std::max<std::size_t>(1, mine.elements);
+      expect(rows * mine.elements == memories[number].size());
+      for (std::size_t row = 0; row < rows; ++row) {
+        visit(memories[number].subspan(row * mine.elements, mine.elements),
               row * made.elements() + mine.first_element);
       }
     }
   }
+  /// Returns two numbers whose sums over the ranks have the number of rows for their quotient.
+  [[gnu::cold]] static std::vector<float> rows_of_parts(Engine& its) {
+    std::size_t rows = 0;
+    for_each_part(its, [&](std::span<float>, std::size_t place) {
+      rows = std::max(rows, place / its.plan_.elements() + 1);
+    });
+    return {static_cast<float>(rows), rows == 0 ? 0.0f : 1.0f};
+  }
   /// Returns rows of the whole model, with zeros for parts that other ranks remember.
-  [[gnu::cold]] static std::vector<float> parts_by_place(Engine& its) {
+  [[gnu::cold]] static std::vector<float> parts_by_place(Engine& its, std::span<const float> rows) {
     auto& queue = its.world_->queue();
     std::vector<float> all(
-        its.around_.phantom() ? 0 : its.around_.momenta_per_element() * its.plan_.elements());
+        rows[1] == 0 ? 0 : static_cast<std::size_t>(rows[0] / rows[1]) * its.plan_.elements());
     for_each_part(its, [&](std::span<float> memory, std::size_t place) {
+      expect(place + memory.size() <= all.size());
       const auto values = host_view(queue, memory);
       std::copy(values.begin(), values.end(), all.begin() + static_cast<std::ptrdiff_t>(place));
     });
@@ -466,6 +459,7 @@ class replan_steps {
   [[gnu::cold]] static void restore_parts(Engine& its, std::span<const float> all) {
     auto& queue = its.world_->queue();
     for_each_part(its, [&](std::span<float> memory, std::size_t place) {
+      expect(place + memory.size() <= all.size());
       fill_from_host(queue, memory, [&](std::span<float> into) {
         std::copy_n(all.subspan(place).begin(), into.size(), into.begin());
       });

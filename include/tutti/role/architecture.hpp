@@ -468,8 +468,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `has_halves`: the exchange can be split, and awaits `between_halves()` of its launch.
 /// * `encodes_means`: a sum is encoded again by the rank that made it (`launch::owner`).
 /// * `owns_parts`: sums are encoded again, or parameters owned, by parts of every chunk
-///   (`chunk::part`). What is remembered of the parts moves to their new owners when the plan
-///   changes.
+///   (`chunk::part`). What compressors, and states that own parameters, remember of the parts moves
+///   to their new owners when the plan changes.
 /// * `gives_gradients_back`: the exchange calls the world's `give_back` for every launch and does
 ///   not touch the launch's `data` afterwards, so the engine can lend gradients their memory.
 /// * `delay`: 0 or 1. If it is 1, a tensor arrives when its launch has begun, with the result of
@@ -515,7 +515,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   (workers * accumulation), which makes a mean of gradients.
 /// * `depart(position, step)`: a tensor's gradient is final and no piece of it has been sent.
 /// * `arrive(position, step)`: a tensor's last piece has come. Without this verb, the engine
-///   applies the optimizer to the mean.
+///   applies the optimizer to the mean, as `incoming`, if there is one, has left it in the buffer.
 /// * `serve(endpoint, message)` -> task: answers a message of any rank. It reads the message's
 ///   bytes, starts the answer as a task of its own, and ends, because no other message is served
 ///   meanwhile. It never touches the parameters of a rank that trains.
@@ -525,8 +525,8 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 ///   calls `resume`, and then restores these spans. To outlive a plan they are laid out in one of
 ///   three ways. By default they follow the flat order of the model, whatever the chunks are. On
 ///   ranks that own chunks and do not train they come chunk by chunk, the same number of spans for
-///   each chunk that is not empty, with a whole number of floats an element. Where ranks own parts
-///   of every chunk there is one span for each chunk, row by row.
+///   each chunk that is not empty, with a whole number of floats an element. Where ranks update
+///   parts of every chunk there is one span for each chunk, of this rank's part, row by row.
 /// * `rescale(factor)`: multiplies by `factor` the residuals of means that the state itself
 ///   remembers and that are measured in steps of the optimizer.
 /// * `undo_step()`: the last step has updated nothing. The state forgets what it made in that step:

@@ -12,7 +12,8 @@ namespace tutti {
 struct chunk_context {
   /// The encoder's memory: `memory_per_element` floats for each element, in rows. Row `i` of this
   /// chunk begins at `memory + i * stride`. The memory survives re-planning and is part of
-  /// checkpoints.
+  /// checkpoints. It must be in units of gradients, as residuals and momenta are, and not counts or
+  /// squares: all of it is multiplied when the loss scale or the number of passes changes.
   float* memory{};
   std::size_t stride{};
   /// Scratch of `scratch_bytes(n)` bytes, undefined on entry.
