@@ -273,6 +273,28 @@ def a_part_of_two_models():
     compare(train)
 
 
+def a_pass_inside_no_sync_before_the_backward_pass():
+    """The first backward pass after a forward pass outside no_sync averages gradients, also if a
+    forward pass inside no_sync lies between them."""
+    def train(wrap):
+        model, _ = made(lambda: torch.nn.Linear(5, 2), wrap)
+        numbers = torch.Generator().manual_seed(rank)
+        seen = {}
+        for step in range(4):
+            first, other = torch.randn(2, 3, 5, generator=numbers).to(device)
+            loss = model(first).square().sum()
+            with model.no_sync():
+                local = model(other).square().sum()
+            (loss + local if step % 2 == 0 else loss).backward()
+            seen[f"averaged in step {step}"] = model.module.weight.grad.clone()
+            if step % 2 == 1:
+                local.backward()
+                seen[f"added in step {step}"] = model.module.weight.grad.clone()
+        return seen
+
+    compare(train)
+
+
 def uneven_data():
     """Rank r has 3 + 2r batches. A rank that has none left still takes part, and ends with the
     model of a rank that had the most."""
@@ -341,5 +363,5 @@ def others_run_while_it_waits():
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, what_is_kept_stays, kept_gradients,
           a_parameter_that_is_answered, evaluation_in_between,
           gradients_of_inputs, activation_checkpointing, two_models,
-          a_part_of_two_models, uneven_data, sixteen_bits,
+          a_part_of_two_models, a_pass_inside_no_sync_before_the_backward_pass, uneven_data, sixteen_bits,
           others_run_while_it_waits])

@@ -120,7 +120,7 @@ class torch_model {
     }
     expect_between_passes();
     averages_ = what == gradients::averaged;
-    forwarded_ = averages_;
+    forwarded_ = forwarded_ || averages_;
     is_told_ = true;
     if (strategy_.updates) {
       for (std::size_t i = 0; i < trained_.size(); ++i) {
@@ -157,7 +157,8 @@ class torch_model {
   /// the means. If it is not called, the first gradient announces the pass. With checkpointed parts
   /// it must be called: there the first gradient may come from a nested backward pass, whose end is
   /// too early. A pass for named tensors only, such as torch.autograd.grad's, may reach no
-  /// parameter, and begins with the first that it does reach.
+  /// parameter, and begins with the first that it does reach. It averages gradients if any forward
+  /// pass since the last one announced that, also if a later one announced the opposite.
   void begin() {
     if (is_to_begin()) {
       begin_pass();
@@ -166,7 +167,7 @@ class torch_model {
   /// Returns whether `begin` would begin a pass now.
   bool is_to_begin() const {
     const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
-    return averages_ && !begun_ && (named == nullptr || named->empty());
+    return (averages_ || forwarded_) && !begun_ && (named == nullptr || named->empty());
   }
 
   /// Throws usage_error if the last backward pass ended with an exception.
@@ -189,7 +190,7 @@ class torch_model {
     if (strategy_.updates) {
       expect_awaited(its);
     }
-    if (!averages_) {
+    if (!averages_ && !begun_) {
       return;
     }
     begin_pass();
@@ -552,7 +553,7 @@ class torch_model {
   }
 
   void begin_pass() {
-    if (averages_ && !begun_.exchange(true)) {
+    if (!begun_.exchange(true)) {
       try {
         prepare_pass();
         if (strategy_.updates) {
