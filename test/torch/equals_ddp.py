@@ -2,6 +2,7 @@
 tutti. Autograd must leave equal gradients, so that everything computed from them is equal, too."""
 
 import contextlib
+import dataclasses
 import os
 import threading
 
@@ -178,6 +179,32 @@ def a_parameter_that_is_answered():
         sum(model(x)).sum().backward()
         for each in (model.module.weights[0], x):
             assert len(each._backward_hooks or ()) <= 1, each._backward_hooks
+
+
+@dataclasses.dataclass
+class Scores:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Scored(torch.nn.Linear):
+    """A layer whose output is of a class of its own."""
+
+    def forward(self, x):
+        return Scores(super().forward(x), super().forward(x.square()))
+
+
+def two_backward_passes_of_an_output():
+    """Each is averaged, also if the forward pass returns a dataclass."""
+    model, _ = made(lambda: Scored(5, 2), ours)
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(rank)).to(device)
+    scores = model.module(x)
+    alone = torch.autograd.grad((scores.first.square() + scores.second).sum(), model.module.weight)
+    scores = model(x)
+    scores.first.square().sum().backward(retain_graph=True)
+    scores.second.sum().backward()
+    mean = sum(laws.of_every_rank(alone[0])) / ranks
+    assert torch.allclose(model.module.weight.grad.cpu(), mean, 1e-4, 1e-5)
 
 
 class Recomputed(torch.nn.Module):
@@ -361,7 +388,7 @@ def others_run_while_it_waits():
 
 
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, what_is_kept_stays, kept_gradients,
-          a_parameter_that_is_answered, evaluation_in_between,
+          a_parameter_that_is_answered, two_backward_passes_of_an_output, evaluation_in_between,
           gradients_of_inputs, activation_checkpointing, two_models,
           a_part_of_two_models, a_pass_inside_no_sync_before_the_backward_pass, uneven_data, sixteen_bits,
           others_run_while_it_waits])

@@ -3,6 +3,7 @@
 import atexit
 import collections.abc
 import contextlib
+import dataclasses
 import itertools
 import operator
 import os
@@ -91,12 +92,13 @@ def _tensors_in(value):
     """Yields every tensor in the output of a forward pass."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors_in(each)
+    elif isinstance(value, collections.abc.Mapping):
+        yield from _tensors_in(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors_in(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _tensors_in([getattr(value, each.name) for each in dataclasses.fields(value)])
 
 
 class DataParallel(torch.nn.Module):
