@@ -106,6 +106,17 @@ def gradients_lie_in_the_arena():
     assert max(places) - min(places) < arena
 
 
+def wrapped_without_gradients():
+    """A model that is wrapped under no_grad trains like any other."""
+    def train(wrap):
+        with torch.no_grad():
+            model, _ = made(lambda: torch.nn.Linear(5, 2), wrap)
+        model(torch.ones(3, 5, device=device) * rank).square().sum().backward()
+        return {"gradient": model.module.weight.grad}
+
+    compare(train)
+
+
 def evaluation_in_between():
     """A pass without gradients between a forward pass and its backward pass changes nothing."""
     def train(wrap):
@@ -388,7 +399,8 @@ def others_run_while_it_waits():
 
 
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, what_is_kept_stays, kept_gradients,
-          a_parameter_that_is_answered, two_backward_passes_of_an_output, evaluation_in_between,
-          gradients_of_inputs, activation_checkpointing, two_models,
-          a_part_of_two_models, a_pass_inside_no_sync_before_the_backward_pass, uneven_data, sixteen_bits,
+          a_parameter_that_is_answered, two_backward_passes_of_an_output,
+          wrapped_without_gradients, evaluation_in_between,
+          gradients_of_inputs, activation_checkpointing, two_models, a_part_of_two_models,
+          a_pass_inside_no_sync_before_the_backward_pass, uneven_data, sixteen_bits,
           others_run_while_it_waits])

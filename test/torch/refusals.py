@@ -136,6 +136,7 @@ def models():
     overlapping = linear()
     overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
     refused("share memory", lambda: ours(overlapping))
+    refused("weight has no shape yet", lambda: ours(torch.nn.LazyLinear(2)))
     refused("weight is on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
 
 

@@ -163,6 +163,9 @@ class DataParallel(torch.nn.Module):
         self._strategy = strategy
         self._scaler = scaler
         parameters = list(module.named_parameters())
+        if lazy := [name for name, each in parameters if torch.nn.parameter.is_lazy(each)]:
+            raise RuntimeError(f"{lazy[0]} has no shape yet. Fix: call the module with a batch "
+                               "before it is wrapped")
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
         binding, compiled_strategy = _compiled(strategy, header, its.type if its else None,
                                                _place_of(parameters))
@@ -286,7 +289,8 @@ class DataParallel(torch.nn.Module):
             if hasattr(each, "register_post_accumulate_grad_hook"):  # since torch 2.1
                 self._hooks.append((each.register_post_accumulate_grad_hook(tell(which)), None))
             else:
-                node = each.expand_as(each).grad_fn.next_functions[0][0]  # kept alive by _hooks
+                with torch.enable_grad():
+                    node = each.expand_as(each).grad_fn.next_functions[0][0]  # kept alive by _hooks
                 self._hooks.append((node.register_hook(tell(which)), node))
 
     def _await_updates(self, parameters) -> None:
