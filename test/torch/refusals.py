@@ -140,6 +140,17 @@ def models():
     refused("weight is on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
 
 
+def models_that_differ():
+    """A frozen parameter or a buffer has another size on each rank, or is missing from one."""
+    frozen = torch.nn.Sequential(linear(), torch.nn.Linear(2, 3 + rank).requires_grad_(False))
+    sized, lacking = linear(), linear()
+    sized.register_buffer("its", torch.zeros(2 - rank))
+    if rank == 0:
+        lacking.register_buffer("its", torch.zeros(2))
+    for each in (frozen, sized, lacking):
+        refused("buffers or frozen parameters of different types or sizes", lambda: ours(each))
+
+
 def models_on_servers():
     """The strategy sends parameters, and the last rank is a server."""
     refused("this architecture sends parameters",
@@ -256,7 +267,7 @@ def a_step_late_cannot_be_skipped():
 
 
 laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_needs, options,
-          models, a_rank_without_a_pass, a_refused_composition, what_is_no_strategy,
+          models, models_that_differ, a_rank_without_a_pass, a_refused_composition, what_is_no_strategy,
           a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
           a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])

@@ -191,7 +191,9 @@ class DataParallel(torch.nn.Module):
                 self._await_updates(trained)
             else:
                 self._trainer.forward(False)  # earlier gradients are another model's
-            self._trainer.broadcast(list(module.buffers()), 0)
+            buffers = list(module.buffers())
+            self._trainer.expect_alike(buffers)
+            self._trainer.broadcast(buffers, 0)
 
     def serve(self) -> None:
         """Runs a parameter server's rank. Returns when all workers have ended."""

@@ -98,6 +98,7 @@ class torch_model {
           frozen.push_back(each.value);
         }
       }
+      expect_alike(frozen);
       broadcast(frozen);
     }
   }
@@ -261,6 +262,10 @@ class torch_model {
 
   // ---- messages beside the gradients; every worker must call these
 
+  /// Throws usage_error on every rank unless all ranks have buffers of the same types and sizes.
+  void expect_alike(const std::vector<at::Tensor>& buffers) {
+    detail::expect_alike(*trainer_, buffers);
+  }
   /// Copies the values of rank `root` to every rank.
   void broadcast(std::vector<at::Tensor> values, int root = 0) {
     detail::broadcast(*trainer_, memory_, values, root);
