@@ -171,6 +171,17 @@ def a_rank_without_a_pass():
     dist.barrier()
 
 
+def a_rank_that_has_left():
+    """The error of a rank that waits for one that has ended names what a model has, a join()."""
+    model = ours(linear(), options={"run.deadline": 1.0})
+    if rank == 1:
+        model._close()
+    else:
+        refused("Fix: give every rank as many batches, or call join() where there are no more",
+                lambda: model(torch.ones(1, 3)).sum().backward())
+    dist.barrier()
+
+
 def a_scaler_that_comes_too_late():
     model = linear()
     refused("scaler.step() skips an update that tutti has already made", lambda: ours(
@@ -267,7 +278,7 @@ def a_step_late_cannot_be_skipped():
 
 
 laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_needs, options,
-          models, models_that_differ, a_rank_without_a_pass, a_refused_composition, what_is_no_strategy,
-          a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
-          a_launcher_that_mpi_does_not_know, a_changed_model,
+          models, models_that_differ, a_rank_without_a_pass, a_rank_that_has_left,
+          a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
+          a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])
