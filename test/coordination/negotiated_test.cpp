@@ -126,7 +126,7 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
     return std::string();
   };
   const std::string fix =
-      ". Fix: give every rank as many batches, or call engine.join() where there are no more";
+      ". Fix: give every rank as many batches, or call join() where there are no more";
   state zero(made, forward, {0, 4}, {}, choice(made, {}, {}));
   for (const int rank : {1, 2, 3}) {  // all report one bucket, so no rank waits for it
     zero.hear(rank, chunk_numbers{5}, 0);

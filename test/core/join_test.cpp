@@ -216,7 +216,7 @@ std::vector<std::string> left(const std::vector<int>& batches, progress who,
 /// The last step has two tensors that only ranks with a batch report.
 TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   const std::string fix =
-      ". Fix: give every rank as many batches, or call engine.join() where there are no more";
+      ". Fix: give every rank as many batches, or call join() where there are no more";
   for (const progress who : {progress::by_caller, progress::by_thread}) {
     for (const auto by : {coordination::identity::number, coordination::identity::name}) {
       engine_options<gathered> options;

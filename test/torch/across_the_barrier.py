@@ -476,8 +476,7 @@ def loops():
 
     model, optimizer = made(Scaled)
     plain = Plain(Scaled)
-    for step in range(3):
-        optimizer.zero_grad()
+    for step in range(3):  # step() resets gradients, too
         backward(model, batch(step))
         optimizer.step()
         plain.step(step)

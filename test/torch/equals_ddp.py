@@ -2,6 +2,7 @@
 tutti. Autograd must leave equal gradients, so that everything computed from them is equal, too."""
 
 import contextlib
+import dataclasses
 import os
 import threading
 
@@ -105,6 +106,17 @@ def gradients_lie_in_the_arena():
     assert max(places) - min(places) < arena
 
 
+def wrapped_without_gradients():
+    """A model that is wrapped under no_grad trains like any other."""
+    def train(wrap):
+        with torch.no_grad():
+            model, _ = made(lambda: torch.nn.Linear(5, 2), wrap)
+        model(torch.ones(3, 5, device=device) * rank).square().sum().backward()
+        return {"gradient": model.module.weight.grad}
+
+    compare(train)
+
+
 def evaluation_in_between():
     """A pass without gradients between a forward pass and its backward pass changes nothing."""
     def train(wrap):
@@ -178,6 +190,32 @@ def a_parameter_that_is_answered():
         sum(model(x)).sum().backward()
         for each in (model.module.weights[0], x):
             assert len(each._backward_hooks or ()) <= 1, each._backward_hooks
+
+
+@dataclasses.dataclass
+class Scores:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Scored(torch.nn.Linear):
+    """A layer whose output is of a class of its own."""
+
+    def forward(self, x):
+        return Scores(super().forward(x), super().forward(x.square()))
+
+
+def two_backward_passes_of_an_output():
+    """Each is averaged, also if the forward pass returns a dataclass."""
+    model, _ = made(lambda: Scored(5, 2), ours)
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(rank)).to(device)
+    scores = model.module(x)
+    alone = torch.autograd.grad((scores.first.square() + scores.second).sum(), model.module.weight)
+    scores = model(x)
+    scores.first.square().sum().backward(retain_graph=True)
+    scores.second.sum().backward()
+    mean = sum(laws.of_every_rank(alone[0])) / ranks
+    assert torch.allclose(model.module.weight.grad.cpu(), mean, 1e-4, 1e-5)
 
 
 class Recomputed(torch.nn.Module):
@@ -273,6 +311,28 @@ def a_part_of_two_models():
     compare(train)
 
 
+def a_pass_inside_no_sync_before_the_backward_pass():
+    """The first backward pass after a forward pass outside no_sync averages gradients, also if a
+    forward pass inside no_sync lies between them."""
+    def train(wrap):
+        model, _ = made(lambda: torch.nn.Linear(5, 2), wrap)
+        numbers = torch.Generator().manual_seed(rank)
+        seen = {}
+        for step in range(4):
+            first, other = torch.randn(2, 3, 5, generator=numbers).to(device)
+            loss = model(first).square().sum()
+            with model.no_sync():
+                local = model(other).square().sum()
+            (loss + local if step % 2 == 0 else loss).backward()
+            seen[f"averaged in step {step}"] = model.module.weight.grad.clone()
+            if step % 2 == 1:
+                local.backward()
+                seen[f"added in step {step}"] = model.module.weight.grad.clone()
+        return seen
+
+    compare(train)
+
+
 def uneven_data():
     """Rank r has 3 + 2r batches. A rank that has none left still takes part, and ends with the
     model of a rank that had the most."""
@@ -339,7 +399,8 @@ def others_run_while_it_waits():
 
 
 laws.run([a_hundred_steps, gradients_lie_in_the_arena, what_is_kept_stays, kept_gradients,
-          a_parameter_that_is_answered, evaluation_in_between,
-          gradients_of_inputs, activation_checkpointing, two_models,
-          a_part_of_two_models, uneven_data, sixteen_bits,
+          a_parameter_that_is_answered, two_backward_passes_of_an_output,
+          wrapped_without_gradients, evaluation_in_between,
+          gradients_of_inputs, activation_checkpointing, two_models, a_part_of_two_models,
+          a_pass_inside_no_sync_before_the_backward_pass, uneven_data, sixteen_bits,
           others_run_while_it_waits])

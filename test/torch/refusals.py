@@ -136,7 +136,19 @@ def models():
     overlapping = linear()
     overlapping.weight = torch.nn.Parameter(torch.zeros(3).expand(2, 3))
     refused("share memory", lambda: ours(overlapping))
+    refused("weight has no shape yet", lambda: ours(torch.nn.LazyLinear(2)))
     refused("weight is on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
+
+
+def models_that_differ():
+    """A frozen parameter or a buffer has another size on each rank, or is missing from one."""
+    frozen = torch.nn.Sequential(linear(), torch.nn.Linear(2, 3 + rank).requires_grad_(False))
+    sized, lacking = linear(), linear()
+    sized.register_buffer("its", torch.zeros(2 - rank))
+    if rank == 0:
+        lacking.register_buffer("its", torch.zeros(2))
+    for each in (frozen, sized, lacking):
+        refused("buffers or frozen parameters of different types or sizes", lambda: ours(each))
 
 
 def models_on_servers():
@@ -156,6 +168,17 @@ def a_rank_without_a_pass():
     model = ours(torch.nn.BatchNorm1d(3), options={"run.deadline": 5.0})
     if rank == 1:
         refused("rank 0 has not begun the pass that rank 1 is in", lambda: model(torch.ones(2, 3)))
+    dist.barrier()
+
+
+def a_rank_that_has_left():
+    """The error of a rank that waits for one that has ended names what a model has, a join()."""
+    model = ours(linear(), options={"run.deadline": 1.0})
+    if rank == 1:
+        model._close()
+    else:
+        refused("Fix: give every rank as many batches, or call join() where there are no more",
+                lambda: model(torch.ones(1, 3)).sum().backward())
     dist.barrier()
 
 
@@ -255,7 +278,7 @@ def a_step_late_cannot_be_skipped():
 
 
 laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_needs, options,
-          models, a_rank_without_a_pass, a_refused_composition, what_is_no_strategy,
-          a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
-          a_launcher_that_mpi_does_not_know, a_changed_model,
+          models, models_that_differ, a_rank_without_a_pass, a_rank_that_has_left,
+          a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
+          a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
           gradients, a_second_gradient, a_step_late_cannot_be_skipped])

@@ -3,6 +3,7 @@
 import atexit
 import collections.abc
 import contextlib
+import dataclasses
 import itertools
 import operator
 import os
@@ -91,12 +92,13 @@ def _tensors_in(value):
     """Yields every tensor in the output of a forward pass."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors_in(each)
+    elif isinstance(value, collections.abc.Mapping):
+        yield from _tensors_in(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors_in(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _tensors_in([getattr(value, each.name) for each in dataclasses.fields(value)])
 
 
 class DataParallel(torch.nn.Module):
@@ -161,6 +163,9 @@ class DataParallel(torch.nn.Module):
         self._strategy = strategy
         self._scaler = scaler
         parameters = list(module.named_parameters())
+        if lazy := [name for name, each in parameters if torch.nn.parameter.is_lazy(each)]:
+            raise RuntimeError(f"{lazy[0]} has no shape yet. Fix: call the module with a batch "
+                               "before it is wrapped")
         its = self._optimizer = optimizer and Optimizer(optimizer, parameters)
         binding, compiled_strategy = _compiled(strategy, header, its.type if its else None,
                                                _place_of(parameters))
@@ -186,7 +191,9 @@ class DataParallel(torch.nn.Module):
                 self._await_updates(trained)
             else:
                 self._trainer.forward(False)  # earlier gradients are another model's
-            self._trainer.broadcast(list(module.buffers()), 0)
+            buffers = list(module.buffers())
+            self._trainer.expect_alike(buffers)
+            self._trainer.broadcast(buffers, 0)
 
     def serve(self) -> None:
         """Runs a parameter server's rank. Returns when all workers have ended."""
@@ -284,7 +291,8 @@ class DataParallel(torch.nn.Module):
             if hasattr(each, "register_post_accumulate_grad_hook"):  # since torch 2.1
                 self._hooks.append((each.register_post_accumulate_grad_hook(tell(which)), None))
             else:
-                node = each.expand_as(each).grad_fn.next_functions[0][0]  # kept alive by _hooks
+                with torch.enable_grad():
+                    node = each.expand_as(each).grad_fn.next_functions[0][0]  # kept alive by _hooks
                 self._hooks.append((node.register_hook(tell(which)), node))
 
     def _await_updates(self, parameters) -> None:

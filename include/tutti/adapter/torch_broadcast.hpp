@@ -3,12 +3,15 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "tutti/adapter/torch_memory.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 
 namespace tutti::adapter::detail {
 
@@ -29,6 +32,28 @@ inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into)
     // A clone, because its memory is aligned for elements of any type.
     const at::Tensor mine = bytes.narrow(0, std::exchange(from, from + length), length).clone();
     each.copy_(mine.view(each.scalar_type()).view(each.sizes()));
+  }
+}
+
+/// Throws usage_error on every rank unless all ranks have values of the same types and sizes, in
+/// the same order. Cost: two messages a rank.
+template <class Trainer>
+void expect_alike(Trainer& world, const std::vector<at::Tensor>& values) {
+  running_hash hash;
+  for (const at::Tensor& each : values) {
+    hash.feed(static_cast<std::uint64_t>(each.scalar_type()));
+    hash.feed(static_cast<std::uint64_t>(each.dim()));
+    for (const std::int64_t size : each.sizes()) {
+      hash.feed(static_cast<std::uint64_t>(size));
+    }
+  }
+  // Of each byte the largest of any rank's, and the complement of the smallest.
+  std::array<std::uint64_t, 2> extremes{hash.value(), ~hash.value()};
+  world.largest(std::as_writable_bytes(std::span(extremes)));
+  if (extremes[0] != ~extremes[1]) {
+    throw usage_error(
+        "ranks have buffers or frozen parameters of different types or sizes. Fix: wrap the same "
+        "model on every rank");
   }
 }
 

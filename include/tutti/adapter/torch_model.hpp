@@ -98,6 +98,7 @@ class torch_model {
           frozen.push_back(each.value);
         }
       }
+      expect_alike(frozen);
       broadcast(frozen);
     }
   }
@@ -120,7 +121,7 @@ class torch_model {
     }
     expect_between_passes();
     averages_ = what == gradients::averaged;
-    forwarded_ = averages_;
+    forwarded_ = forwarded_ || averages_;
     is_told_ = true;
     if (strategy_.updates) {
       for (std::size_t i = 0; i < trained_.size(); ++i) {
@@ -157,7 +158,8 @@ class torch_model {
   /// the means. If it is not called, the first gradient announces the pass. With checkpointed parts
   /// it must be called: there the first gradient may come from a nested backward pass, whose end is
   /// too early. A pass for named tensors only, such as torch.autograd.grad's, may reach no
-  /// parameter, and begins with the first that it does reach.
+  /// parameter, and begins with the first that it does reach. It averages gradients if any forward
+  /// pass since the last one announced that, also if a later one announced the opposite.
   void begin() {
     if (is_to_begin()) {
       begin_pass();
@@ -166,7 +168,7 @@ class torch_model {
   /// Returns whether `begin` would begin a pass now.
   bool is_to_begin() const {
     const auto* const named = ::torch::autograd::get_current_graph_task_exec_info();
-    return averages_ && !begun_ && (named == nullptr || named->empty());
+    return (averages_ || forwarded_) && !begun_ && (named == nullptr || named->empty());
   }
 
   /// Throws usage_error if the last backward pass ended with an exception.
@@ -189,7 +191,7 @@ class torch_model {
     if (strategy_.updates) {
       expect_awaited(its);
     }
-    if (!averages_) {
+    if (!averages_ && !begun_) {
       return;
     }
     begin_pass();
@@ -260,6 +262,10 @@ class torch_model {
 
   // ---- messages beside the gradients; every worker must call these
 
+  /// Throws usage_error on every rank unless all ranks have buffers of the same types and sizes.
+  void expect_alike(const std::vector<at::Tensor>& buffers) {
+    detail::expect_alike(*trainer_, buffers);
+  }
   /// Copies the values of rank `root` to every rank.
   void broadcast(std::vector<at::Tensor> values, int root = 0) {
     detail::broadcast(*trainer_, memory_, values, root);
@@ -552,7 +558,7 @@ class torch_model {
   }
 
   void begin_pass() {
-    if (averages_ && !begun_.exchange(true)) {
+    if (!begun_.exchange(true)) {
       try {
         prepare_pass();
         if (strategy_.updates) {

@@ -93,8 +93,7 @@ class roll_call {
       all += sentence({"; and ", waited_for - most_named, " more"});
     }
     return communication_error(
-        all +
-        ". Fix: give every rank as many batches, or call engine.join() where there are no more");
+        all + ". Fix: give every rank as many batches, or call join() where there are no more");
   }
   [[gnu::cold]] void name_missing(std::uint32_t bucket, std::string& all) const {
     std::size_t named = 0;
