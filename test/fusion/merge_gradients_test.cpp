@@ -241,6 +241,17 @@ TEST(merge_gradients, exact_holds_for_any_cost_table) {
   }
 }
 
+/// The first two points lie on a line that meets 0 at 500 bytes. If shorter messages took less than
+/// no time, each that is sent alone would seem to save some.
+TEST(merge_gradients, no_message_takes_less_than_no_time) {
+  job each;
+  each.elements = {1, 1, 1};
+  each.known.backward = {0, 0, 0};
+  each.known.message = message_cost({{1000, 1e-3}, {2000, 3e-3}, {3000, 4e-3}});
+  EXPECT_EQ(each.known.message.startup(), 0);
+  EXPECT_EQ(exact.group_ends(each.backward(), each.known), (ends{3}));
+}
+
 TEST(merge_gradients, greedy_loses_on_three_equal_tensors) {
   job three;
   three.elements = {1, 1, 1};
