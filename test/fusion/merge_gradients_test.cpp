@@ -9,10 +9,13 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/core/plan_maker.hpp"
 #include "tutti/fusion/sparse_merge.hpp"
+#include "tutti/partition/none.hpp"
 
 namespace tutti {
 namespace {
@@ -239,6 +242,17 @@ TEST(merge_gradients, exact_holds_for_any_cost_table) {
     const seconds best = best_of_all_groupings(each);
     ASSERT_NEAR(ours, best, 1e-12 * best) << "profile " << round;
   }
+}
+
+/// The first two points lie on a line that meets 0 at 500 bytes. If shorter messages took less than
+/// no time, each that is sent alone would seem to save some.
+TEST(merge_gradients, no_message_takes_less_than_no_time) {
+  job each;
+  each.elements = {1, 1, 1};
+  each.known.backward = {0, 0, 0};
+  each.known.message = message_cost({{1000, 1e-3}, {2000, 3e-3}, {3000, 4e-3}});
+  EXPECT_EQ(each.known.message.startup(), 0);
+  EXPECT_EQ(exact.group_ends(each.backward(), each.known), (ends{3}));
 }
 
 TEST(merge_gradients, greedy_loses_on_three_equal_tensors) {
@@ -517,6 +531,26 @@ TEST(merge_gradients, counts_the_time_of_tensors_that_it_is_not_given) {
   const std::vector<tensor_facts> given{{tensor_id(5), 1}, {tensor_id(2), 1}, {tensor_id(1), 1}};
   const profile known{.backward = {64, 32, 16, 8, 4, 2, 1}};
   EXPECT_EQ(ready_times(given, known, 0), (std::vector<seconds>{3, 31, 63}));
+}
+
+/// Three small tensors of a class of their own are ready at 10, 1020 and 2030 ms of a backward
+/// pass.
+TEST(merge_gradients, spreads_the_whole_models_time_over_all_classes) {
+  std::vector<tensor> forward(5);
+  std::vector<seconds> times;
+  for (tensor& each : forward) {
+    each.elements = times.size() % 2 == 0 ? 10 : 1000;
+    times.push_back(1e-3 * static_cast<double>(each.elements));
+  }
+  const auto small = [](const tensor_facts& each) { return tensor_class{each.elements == 10}; };
+  const auto made = [&](std::vector<seconds> backward, seconds total) {
+    const profile known{
+        .backward = std::move(backward), .backward_total = total, .message = {0.8, 0}};
+    return make_plan(
+               forward, greedy, partition::none(), known, [](plan&) {}, {}, small)
+        .hash;
+  };
+  EXPECT_EQ(made({}, 2.03), made(times, 0));
 }
 
 }  // namespace

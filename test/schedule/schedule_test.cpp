@@ -144,6 +144,14 @@ TEST(Schedule, AsManyAtOnceAsPay) {
   EXPECT_EQ(planned(0, 0.25), 4U) << "three leave a quarter";
   EXPECT_EQ(planned(1e-3, 1), 4U) << "16 ms one after the other, 10 by four and by five";
   EXPECT_EQ(planned(0, 0.25, 2e-3), 1U) << "each has ended before the next is ready";
+  const auto by_table = [&made](std::vector<message_cost::point> table, seconds between) {
+    const profile known{.backward = std::vector<seconds>(8, between),
+                        .message = message_cost(std::move(table)),
+                        .share_of_one = 0.25};
+    return schedule::at_most::planned({.exchanges = 0}, made, known).exchanges;
+  };
+  EXPECT_EQ(by_table({{4000, 1e-3}, {8000, 3e-3}}, 1.5e-3), 1U) << "the line meets 0 at 2000 bytes";
+  EXPECT_EQ(by_table({{3000, 5e-3}, {4000, 1e-3}}, 1.5e-3), 1U) << "the line begins at 17 ms";
   EXPECT_EQ(schedule::at_most::planned({.exchanges = 0}, made, {}).exchanges, 1U);
   EXPECT_EQ(schedule::at_most::planned({.exchanges = 5}, made, {}).exchanges, 5U);
 }

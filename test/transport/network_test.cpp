@@ -1,6 +1,7 @@
 // The hosts on which ranks live decide which NICs their messages share.
 #include "tutti/transport/network.hpp"
 
+#include <coroutine>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "support/errors.hpp"
+#include "tutti/base/all_of.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/task.hpp"
 #include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/recording.hpp"
@@ -258,6 +261,65 @@ TEST(Shaped, NothingMovesOnlyWhereNoRankHasAnEventToCome) {
   for (const auto& each : words_of(-1)) {
     EXPECT_TRUE(each.starts_with("nothing moves: rank ")) << each;
   }
+}
+
+/// Threads whose payloads come some polls later than their stamps, as those of processes do.
+class with_late_payloads : public recording<in_process> {
+ public:
+  explicit with_late_payloads(in_process& inner) : recording(inner, 0) {}
+
+  task receive(int from, tag where, std::span<std::byte> into) {
+    struct until_later {
+      with_late_payloads* self;
+      bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<> late) const {
+        self->late_ = late;
+        self->polls_ = self->received_++ % 50 + 1;
+      }
+      void await_resume() const noexcept {}
+    };
+    if (where.channel == channel::data) {
+      co_await until_later{this};
+    }
+    co_await recording::receive(from, where, into);
+  }
+  bool poll() {
+    if (polls_ > 0 && --polls_ == 0) {
+      ready_coroutines().push(late_);
+    }
+    return recording::poll();
+  }
+
+ private:
+  std::coroutine_handle<> late_;
+  int received_ = 0;
+  int polls_ = 0;
+};
+
+/// All are due at the same time, and only the first is so long that its payload travels apart.
+TEST(Shaped, NoMessageOvertakesOneWhosePayloadIsLate) {
+  const auto said = test::errors(2, [](in_process& inner) {
+    with_late_payloads carrier(inner);
+    run_shaped(
+        carrier, network(2, network::at_once), [](shaped<with_late_payloads>& world) -> task {
+          std::vector<std::byte> bytes(500);
+          for (int round = 0; round < 200; ++round) {
+            const auto each = [&](std::size_t index) {
+              return std::span(bytes).first(500 / (1 + index));
+            };
+            if (world.rank() == 0) {
+              operations sends(
+                  12, [&](std::size_t index) { return world.send(1, chunk_0, each(index)); });
+              co_await all_of(sends);
+            } else {
+              operations receives(
+                  12, [&](std::size_t index) { return world.receive(0, chunk_0, each(index)); });
+              co_await all_of(receives);
+            }
+          }
+        });
+  });
+  EXPECT_EQ(said, std::vector<std::string>(2));
 }
 
 /// A rank that has done its part fails, too, because the time of the job is unknown.

@@ -197,6 +197,25 @@ TEST(Simulated, AMessageThatHasNotLeftDoesNotHoldTheReceiver) {
   });
 }
 
+/// The sums in which an empty message's moments are added would be rounded to less than those of
+/// the message before it.
+TEST(Simulated, AnEmptyMessageOvertakesNothingOnItsWayToAFasterNic) {
+  transport::network over(2, {1e6, 0.1});
+  over.isolate(1, {2e6, 0.1});
+  run_simulated(over, [](simulated& world) -> task {
+    if (world.rank() == 0) {
+      co_await world.sleep(0.3);
+      auto first = world.send(1, chunk_0, phantom(1));
+      auto second = world.send(1, chunk_0, phantom(0));
+      co_await first;
+      co_await second;
+    } else {
+      co_await world.receive(0, chunk_0, phantom(1));
+      co_await world.receive(0, chunk_0, phantom(0));
+    }
+  });
+}
+
 TEST(Simulated, TheSameInputGivesTheSameEvents) {
   const auto noisy = [](std::vector<int>& log) {
     return run_simulated(7, slow, [&log](simulated& world) -> task {

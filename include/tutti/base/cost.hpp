@@ -35,8 +35,8 @@ class message_cost {
       : startup_(startup), seconds_per_byte_(seconds_per_byte) {}
 
   /// `table` holds at least two measured points. Between them the time is interpolated, and beyond
-  /// them the nearest segment is continued. Throws usage_error if the table is too short or its
-  /// bytes do not ascend.
+  /// them the nearest segment is continued, though not below 0. Throws usage_error if the table is
+  /// too short or its bytes do not ascend.
   explicit message_cost(std::vector<point> table) : table_(std::move(table)) {
     const auto not_ascending = [](const point& a, const point& b) { return a.bytes >= b.bytes; };
     if (table_.size() < 2 ||
@@ -59,7 +59,8 @@ class message_cost {
     const auto left = right - 1;
     const double slope =
         (right->time - left->time) / static_cast<double>(right->bytes - left->bytes);
-    return left->time + slope * (static_cast<double>(bytes) - static_cast<double>(left->bytes));
+    return std::max(
+        0.0, left->time + slope * (static_cast<double>(bytes) - static_cast<double>(left->bytes)));
   }
 
   /// The cost of a message of no bytes, which is what merging two messages saves.

@@ -272,6 +272,22 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   }
 }
 
+/// Divides a backward time that is known only of the whole model among its tensors, in proportion
+/// to their elements, because a fusion sees the tensors of one class alone.
+[[gnu::cold]] inline profile with_times(profile known, std::span<const tensor> forward) {
+  std::size_t elements = 0;
+  for (const tensor& each : forward) {
+    elements += each.elements;
+  }
+  if (known.backward.empty() && known.backward_total > 0 && elements > 0) {
+    const double per_element = known.backward_total / static_cast<double>(elements);
+    for (const tensor& each : forward) {
+      known.backward.push_back(per_element * static_cast<double>(each.elements));
+    }
+  }
+  return known;
+}
+
 /// Does what `make_plan` does. Compiled once for all strategies.
 [[gnu::cold]] inline plan make_plan_by(
     std::span<const tensor> forward, const profile& known, std::string_view settings,
@@ -289,7 +305,7 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
     classes[index(each.id)] = class_of(each);
   }
   part_classes(made, classes);
-  profile weighed = known;
+  profile weighed = with_times(known, forward);
   for (std::size_t begin = 0; begin < classes.size();) {
     const std::size_t tensors = as_many_alike(made, classes, begin);
     const auto its = std::span<const tensor_facts>(made.backward).subspan(begin, tensors);

@@ -78,8 +78,9 @@ struct timed_exchange {
     for (std::size_t i = whole.first_tensor; i < whole.first_tensor + whole.tensors; ++i) {
       full = std::max(full, ready[backward.size() - 1 - index(made.backward[i].id)]);
     }
-    const seconds startup = known.message.startup();
-    all.push_back({full, startup, known.message(known.payload(each.elements)) - startup});
+    const seconds alone = known.message(known.payload(each.elements));
+    const seconds startup = std::min(known.message.startup(), alone);
+    all.push_back({full, startup, alone - startup});
   }
   std::size_t most = 1;
   for (seconds end = end_of(all, 1, known.share_of_one); most < all.size(); ++most) {

@@ -154,10 +154,13 @@ class network {
   }
 
   /// Whether a later message may reach its receiver before an earlier one: where one message does
-  /// not fill its link, or where a NIC changes.
+  /// not fill its link, where a NIC changes, or, by rounding, where a NIC is slower than another.
   bool may_overtake() const {
-    const auto shares = [](const link& each) { return each.share_of_one < 1; };
-    return !changes_.empty() || shares(inside_) || std::any_of(nics_.begin(), nics_.end(), shares);
+    const auto alters = [rate = nics_.front().bytes_per_second](const link& each) {
+      return each.share_of_one < 1 || each.bytes_per_second != rate;
+    };
+    return !changes_.empty() || inside_.share_of_one < 1 ||
+           std::any_of(nics_.begin(), nics_.end(), alters);
   }
 
   /// Moves `rank` to the host of `other`.

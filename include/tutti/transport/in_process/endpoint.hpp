@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <concepts>
 #include <cstddef>
@@ -145,7 +146,7 @@ class basic_in_process {
                                                               fold);
   }
   auto sleep(seconds duration) {
-    return detail::sleep_operation(ready_coroutines(), flights_, now() + duration,
+    return detail::sleep_operation(ready_coroutines(), flights_, now() + std::max(0.0, duration),
                                    [this](detail::sleep_operation& fresh) { lay_down(fresh); });
   }
   auto rendezvous(tag where,

@@ -92,7 +92,7 @@ requires(!Carrier::virtual_time) class shaped_link {
       events_.at(earliest, &deliver_here<Fabric>, &shared, &out);
       return;
     }
-    const seconds busy = busy_for(out.from, out.to, out);
+    const seconds busy = network_.occupation(out.from, out.to, out.where, out.bytes.size());
     outgoing& posted = take_outgoing();
     posted.sent = &out;
     posted.head.number = posted.number;
@@ -405,10 +405,8 @@ requires(!Carrier::virtual_time) class shaped_link {
       co_return;
     }
     in.here = true;
-    auto& waiting = overdue_[static_cast<std::size_t>(in.from)];
-    while (waiting.front() != nullptr && static_cast<foreign*>(waiting.front())->here) {
-      message* next = waiting.pop();
-      events_.at(static_cast<foreign*>(next)->due, &deliver_here<Fabric>, &shared, next);
+    if (overdue_[static_cast<std::size_t>(in.from)].front() == &in) {
+      events_.at(in.due, &deliver<Fabric>, &shared, &in);
     }
   }
 
@@ -419,23 +417,28 @@ requires(!Carrier::virtual_time) class shaped_link {
     auto& in = *static_cast<foreign*>(its);
     const seconds last_byte =
         self.now() + self.network_.passage(in.from, in.to, in.where, in.bytes.size());
-    const seconds busy = self.busy_for(in.to, in.from, in);
+    const seconds busy = self.network_.occupation(in.to, in.from, in.where, in.bytes.size());
     const seconds passed = self.nic_of(in.to, in).ingress.take(self.now(), busy) + busy;
     self.events_.at(self.order_.last_byte(in, std::max(passed, last_byte), self.now()),
                     &deliver<Fabric>, shared, &in);
   }
 
-  /// A payload that the carrier has not brought yet holds up later messages of its sender.
+  /// A payload that the carrier has not brought yet holds up later messages of its sender. They
+  /// leave the list one by one, each when it is delivered, so that none overtakes another.
   template <class Fabric>
   static void deliver(void* shared, void* its) {
     shaped_link& self = static_cast<Fabric*>(shared)->delivery();
     auto& in = *static_cast<foreign*>(its);
     auto& waiting = self.overdue_[static_cast<std::size_t>(in.from)];
-    if (in.here && waiting.empty()) {
-      deliver_here<Fabric>(shared, static_cast<message*>(&in));
-    } else {
+    if (!in.here || (!waiting.empty() && waiting.front() != &in)) {
       in.due = self.now();
       waiting.push(in);
+      return;
+    }
+    waiting.pop();
+    deliver_here<Fabric>(shared, static_cast<message*>(&in));
+    if (auto* next = static_cast<foreign*>(waiting.front()); next != nullptr && next->here) {
+      self.events_.at(next->due, &deliver<Fabric>, shared, next);
     }
   }
 
@@ -470,9 +473,6 @@ requires(!Carrier::virtual_time) class shaped_link {
     }
   }
 
-  seconds busy_for(int rank, int peer, const message& which) const {
-    return network_.occupation(rank, peer, which.where, which.bytes.size());
-  }
   /// The NIC of `rank` that a message passes; inside its host each rank has one of its own.
   detail::shared_nic& nic_of(int rank, const message& which) {
     return network_.share_host(which.from, which.to) ? own_nic(rank) : nics_[network_.host(rank)];
