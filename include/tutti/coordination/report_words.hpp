@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,7 +35,7 @@ class report_words {
         forward_(forward),
         by_(by),
         cache_(by == identity::name ? made.buckets.size() : 0, cache),
-        changes_(by == identity::name ? made.buckets.size() : 0) {
+        changes_(by == identity::name ? std::bit_ceil(made.buckets.size()) : 0) {
     if (by == identity::name) {
       said_.reserve(longest());
     }
@@ -162,8 +163,12 @@ class report_words {
   std::span<const tensor> forward_;
   identity by_;
   response_cache cache_;
-  std::uint32_t version_ = 0;                    ///< buckets launched so far, modulo 2^32
-  std::vector<response_cache::change> changes_;  ///< of the cache, by each of the last launches
+  /// Counts launches of buckets, modulo 2^32. It begins shortly before it wraps, so that every test
+  /// sees the wrap.
+  std::uint32_t version_ = std::uint32_t{0} - 23;
+  /// Of the cache, by each of the last launches. Their number is a power of two, because a version
+  /// modulo any other jumps where versions wrap.
+  std::vector<response_cache::change> changes_;
   std::vector<std::uint32_t> said_{};
 };
 
