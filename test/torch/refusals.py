@@ -141,7 +141,8 @@ def models():
 
 
 def models_that_differ():
-    """A frozen parameter or a buffer has another size on each rank, or is missing from one."""
+    """A frozen parameter or a buffer has another size on each rank, or is missing from one; or a
+    switch is on at one rank alone."""
     frozen = torch.nn.Sequential(linear(), torch.nn.Linear(2, 3 + rank).requires_grad_(False))
     sized, lacking = linear(), linear()
     sized.register_buffer("its", torch.zeros(2 - rank))
@@ -149,6 +150,8 @@ def models_that_differ():
         lacking.register_buffer("its", torch.zeros(2))
     for each in (frozen, sized, lacking):
         refused("buffers or frozen parameters of different types or sizes", lambda: ours(each))
+    for switch in "broadcast_buffers", "find_unused_parameters":
+        refused(f"ranks differ in {switch}", lambda: ours(linear(), **{switch: rank == 0}))
 
 
 def models_on_servers():
