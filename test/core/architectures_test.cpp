@@ -294,15 +294,21 @@ struct rescales_residuals : architecture::all_reduce<canonical> {
     float grown = 1;
   };
 };
-TEST(Architectures, AreToldOfALearningRateWhateverTheCompressorRemembers) {
+template <class Architecture>
+void is_told_of_learning_rates() {
   transport::run_ranks(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<compose<rescales_residuals>>(world, memory.tensors(),
-                                                           optimizer::sgd{.learning_rate = 0.5f});
+    auto engine = make_engine<compose<Architecture>>(world, memory.tensors(),
+                                                     optimizer::sgd{.learning_rate = 0.5f});
     engine.change({.learning_rate = 0.125f});
     engine.change({.learning_rate = 0.25f});
     EXPECT_EQ(engine.memories().back()[0], 2);
   });
+}
+TEST(Architectures, AreToldOfALearningRateWhateverTheCompressorRemembers) {
+  is_told_of_learning_rates<rescales_residuals>();
+  is_told_of_learning_rates<
+      architecture::switch_at<architecture::all_reduce<canonical>, rescales_residuals>>();
 }
 
 /// Of a model of n elements each of p ranks keeps state for ceil(n / p) or floor(n / p), whether

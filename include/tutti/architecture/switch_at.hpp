@@ -316,6 +316,17 @@ struct switch_at {
       return all;
     }
 
+    void rescale(float factor) requires(facts::has_rescale<first_state> ||
+                                        facts::has_rescale<second_state>) {
+      const auto rescale_one = [factor](auto& its) {
+        if constexpr (facts::has_rescale<std::remove_cvref_t<decltype(its)>>) {
+          its.rescale(factor);
+        }
+      };
+      rescale_one(first_);
+      rescale_one(second_);
+    }
+
     void undo_step() requires(facts::has_undo_step<first_state> ||
                               facts::has_undo_step<second_state>) {
       const auto undo = [](auto& its) {
