@@ -284,7 +284,7 @@ TEST(Architectures, DelayedMeansAreWhatAnArchitectureMakesOfThem) {
   EXPECT_NE(trained_for<cut<sums_means>>(5, 3), trained_for<cut<on_time>>(5, 3));
 }
 
-/// Adds up by how much its residuals would have to grow.
+/// Remembers the product of all factors that it is told.
 struct rescales_residuals : architecture::all_reduce<canonical> {
   template <class World>
   struct state : all_reduce::state<World> {

@@ -116,6 +116,7 @@ void bind(py::module_& module) {
           released())
       .def_property_readonly("scale", &model::scale)
       .def("show_on_its_way", &model::show_on_its_way)
+      .def("is_same_on_all", &model::is_same_on_all, released())
       .def("expect_alike", &model::expect_alike, released())
       .def("broadcast", &model::broadcast, released())
       .def(

@@ -191,8 +191,10 @@ class DataParallel(torch.nn.Module):
                 self._await_updates(trained)
             else:
                 self._trainer.forward(False)  # earlier gradients are another model's
-            self._expect_the_same(broadcast_buffers=broadcast_buffers,
-                                  find_unused_parameters=find_unused_parameters)
+            for name, switch in (("broadcast_buffers", broadcast_buffers),
+                                 ("find_unused_parameters", find_unused_parameters)):
+                if not self._trainer.is_same_on_all(bool(switch)):
+                    raise RuntimeError(f"ranks differ in {name}. Fix: pass the same on every rank")
             buffers = list(module.buffers())
             self._trainer.expect_alike(buffers)
             self._trainer.broadcast(buffers, 0)
@@ -200,15 +202,6 @@ class DataParallel(torch.nn.Module):
     def serve(self) -> None:
         """Runs a parameter server's rank. Returns when all workers have ended."""
         self._trainer.serve()
-
-    def _expect_the_same(self, **given) -> None:
-        """Raises an error on every rank if a switch is not the same on all. Cost: a message a
-        rank."""
-        on = [bool(each) for each in given.values()]
-        seen = self._trainer.largest([*on, *(not each for each in on)])
-        for name, some_on, some_off in zip(given, seen, seen[len(on):]):
-            if some_on and some_off:
-                raise RuntimeError(f"ranks differ in {name}. Fix: pass the same on every rank")
 
     # ---- a pass
 

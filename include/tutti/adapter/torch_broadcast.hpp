@@ -35,8 +35,17 @@ inline void unpack(const at::Tensor& bytes, const std::vector<at::Tensor>& into)
   }
 }
 
+/// Returns whether the value is the same on all ranks. Cost: two messages a rank.
+template <class Trainer>
+bool is_same_on_all(Trainer& world, std::uint64_t value) {
+  // Of each byte the largest of any rank's, and the complement of the smallest.
+  std::array<std::uint64_t, 2> extremes{value, ~value};
+  world.largest(std::as_writable_bytes(std::span(extremes)));
+  return extremes[0] == ~extremes[1];
+}
+
 /// Throws usage_error on every rank unless all ranks have values of the same types and sizes, in
-/// the same order. Cost: two messages a rank.
+/// the same order.
 template <class Trainer>
 void expect_alike(Trainer& world, const std::vector<at::Tensor>& values) {
   running_hash hash;
@@ -47,10 +56,7 @@ void expect_alike(Trainer& world, const std::vector<at::Tensor>& values) {
       hash.feed(static_cast<std::uint64_t>(size));
     }
   }
-  // Of each byte the largest of any rank's, and the complement of the smallest.
-  std::array<std::uint64_t, 2> extremes{hash.value(), ~hash.value()};
-  world.largest(std::as_writable_bytes(std::span(extremes)));
-  if (extremes[0] != ~extremes[1]) {
+  if (!is_same_on_all(world, hash.value())) {
     throw usage_error(
         "ranks have buffers or frozen parameters of different types or sizes. Fix: wrap the same "
         "model on every rank");

@@ -262,6 +262,7 @@ class torch_model {
 
   // ---- messages beside the gradients; every worker must call these
 
+  bool is_same_on_all(std::uint64_t value) { return detail::is_same_on_all(*trainer_, value); }
   /// Throws usage_error on every rank unless all ranks have buffers of the same types and sizes.
   void expect_alike(const std::vector<at::Tensor>& buffers) {
     detail::expect_alike(*trainer_, buffers);

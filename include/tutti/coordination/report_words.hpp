@@ -163,8 +163,8 @@ class report_words {
   std::span<const tensor> forward_;
   identity by_;
   response_cache cache_;
-  /// Counts launches of buckets, modulo 2^32. It begins shortly before it wraps, so that every test
-  /// sees the wrap.
+  /// Counts launches of buckets, modulo 2^32. It begins shortly before it wraps, so that tests see
+  /// the wrap.
   std::uint32_t version_ = std::uint32_t{0} - 23;
   /// Of the cache, by each of the last launches. Their number is a power of two, because a version
   /// modulo any other jumps where versions wrap.
