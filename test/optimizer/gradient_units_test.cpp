@@ -1,6 +1,7 @@
 // Whatever is remembered or set in units of the gradient follows what multiplies gradients: the
 // loss scale, and the number of passes whose gradients are summed.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -19,10 +20,14 @@
 #include "tutti/compression/by_kth_magnitude.hpp"
 #include "tutti/compression/by_magnitude.hpp"
 #include "tutti/compression/byteps_onebit.hpp"
+#include "tutti/compression/dense_below.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/fading_error_feedback.hpp"
+#include "tutti/compression/fp16.hpp"
 #include "tutti/compression/momentum_correction.hpp"
+#include "tutti/compression/none.hpp"
 #include "tutti/compression/push_only.hpp"
+#include "tutti/compression/select.hpp"
 #include "tutti/compression/signum.hpp"
 #include "tutti/compression/threshold.hpp"
 #include "tutti/compression/top_k.hpp"
@@ -127,6 +132,44 @@ struct listed {
   }
 };
 
+/// Sends each element whose square reaches the mean square of its values so far, and adds the
+/// others to a residual: what it remembers are residuals, sums of squares and counts.
+struct above_its_mean_square {
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+  static constexpr std::size_t memory_per_element = 3;
+  static constexpr std::array<unsigned, 3> memory_degrees{1, 2, 0};
+
+  static constexpr std::size_t wire_bytes(std::size_t elements) { return sizeof(float) * elements; }
+  template <class Queue>
+  void encode(Queue&, std::span<const float> gradient, wire out, const chunk_context& where) const {
+    const std::size_t n = gradient.size();
+    for (std::size_t i = 0; i != n; ++i) {
+      float& residual = where.row(0, n)[i];
+      float& squares = where.row(1, n)[i];
+      float& count = where.row(2, n)[i];
+      const float value = residual + gradient[i];
+      squares += value * value;
+      count += 1;
+      const bool sends = value * value * count >= squares;
+      out.as<float>()[i] = sends ? value : 0.0f;
+      residual = sends ? 0.0f : value;
+    }
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    compression::none{}.accumulate(queue, in, sum);
+  }
+};
+
+static_assert(facts::memory_degrees<compression::momentum_correction<above_its_mean_square>> ==
+              std::array{1u, 1u, 2u, 0u});
+static_assert(facts::memory_degrees<
+                  compression::select<matrices, compression::fp16, above_its_mean_square>> ==
+              above_its_mean_square::memory_degrees);
+static_assert(facts::memory_degrees<compression::dense_below<above_its_mean_square>> ==
+              above_its_mean_square::memory_degrees);
+
 template <class Listed>
 class GradientUnits : public testing::Test {};
 
@@ -144,7 +187,11 @@ using all = testing::Types<
     listed<error_feedback<byteps_onebit>, parameter_server<>>,
     listed<error_feedback<by_magnitude>, all_gather>,
     listed<fading_error_feedback<block_sign>, parameter_server<>>,
-    listed<momentum_correction<error_feedback<top_k>>, sparse_tree>>;
+    listed<momentum_correction<error_feedback<top_k>>, sparse_tree>,
+    listed<above_its_mean_square, all_gather>,
+    listed<momentum_correction<above_its_mean_square>, all_gather>,
+    listed<above_its_mean_square, reduce_scatter_all_gather>,
+    listed<above_its_mean_square, parameter_server<>, partition::into>>;
 }  // namespace listing
 TYPED_TEST_SUITE(GradientUnits, listing::all);
 

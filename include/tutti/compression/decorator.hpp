@@ -25,6 +25,7 @@ class decorator {
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = Rows + facts::memory_per_element<C>;
+  static constexpr auto memory_degrees = after_rows_of_gradients<Rows>(facts::memory_degrees<C>);
 
   constexpr std::size_t block() const requires(unit == tutti::unit::block) {
     return compression_.block();

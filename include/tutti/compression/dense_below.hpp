@@ -43,6 +43,7 @@ class dense_below {
   static constexpr bool decodes_in_scratch = facts::decodes_in_scratch<C>;
   static constexpr tutti::unit unit = facts::unit_of<C>;
   static constexpr std::size_t memory_per_element = facts::memory_per_element<C>;
+  static constexpr auto memory_degrees = facts::memory_degrees<C>;
 
   struct options {
     options_of<C> compressed{};

@@ -37,6 +37,13 @@ requires(!selects<C> && !selects<Otherwise>) class select {
       "tutti: some tensors would be sent without the momentum that is applied to all others. Fix: "
       "put a momentum on both sides, as in select<Rule, momentum_correction<C>, "
       "momentum_correction<none>>, or use the optimizer's alone.");
+  static constexpr auto shared_rows =
+      std::min(facts::memory_per_element<C>, facts::memory_per_element<Otherwise>);
+  static_assert(
+      std::equal(facts::memory_degrees<C>.begin(), facts::memory_degrees<C>.begin() + shared_rows,
+                 facts::memory_degrees<Otherwise>.begin()),
+      "tutti: both compressors keep something in the same row of memory, but in other units. Fix: "
+      "let both state the same memory_degrees for the rows that both have.");
 
  public:
   using role = tutti::role::compression;
@@ -45,6 +52,13 @@ requires(!selects<C> && !selects<Otherwise>) class select {
   static constexpr tutti::unit unit = std::max(facts::unit_of<C>, facts::unit_of<Otherwise>);
   static constexpr std::size_t memory_per_element =
       std::max(facts::memory_per_element<C>, facts::memory_per_element<Otherwise>);
+  static constexpr auto memory_degrees = [] {
+    if constexpr (facts::memory_per_element<C> == memory_per_element) {
+      return facts::memory_degrees<C>;
+    } else {
+      return facts::memory_degrees<Otherwise>;
+    }
+  }();
   using chosen = C;
   using otherwise = Otherwise;
 

@@ -23,6 +23,7 @@
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/resumed_memories.hpp"
 #include "tutti/core/settings.hpp"
+#include "tutti/core/state_memory.hpp"
 #include "tutti/role/architecture.hpp"
 
 namespace tutti {
@@ -377,9 +378,9 @@ void load(Engine& engine, std::istream& in) {
     memories.emplace_back(each.size());
     file.bytes(std::as_writable_bytes(std::span(memories.back())));
   }
-  for (float& each : memories.front()) {
-    each *= change_of_passes<typename Engine::architecture>(was.run, engine.asked().run);
-  }
+  follow_gradients<typename Engine::compression>(
+      memories.front(),
+      change_of_passes<typename Engine::architecture>(was.run, engine.asked().run));
   std::vector<std::uint32_t> learned_order;
   if constexpr (Engine::learns) {
     learned_order = file.numbers();

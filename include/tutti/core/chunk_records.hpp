@@ -20,7 +20,6 @@
 #include "tutti/core/fusion_buffers.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/state_memory.hpp"
-#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/kernels/workspace.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
@@ -251,8 +250,8 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
   /// from now on. What is remembered of whole tensors (low-rank factors) stays: only its directions
   /// count.
   [[gnu::cold]] void scale(float factor) requires undoes {
-    kernels::scale(world_->queue(), worker_memory_.floats(), factor);
-    kernels::scale(world_->queue(), owner_memory_.floats(), factor);
+    follow_gradients<compression>(world_->queue(), worker_memory_.floats(), factor);
+    follow_gradients<typename Types::relay>(world_->queue(), owner_memory_.floats(), factor);
   }
 
   /// What compressors remember from step to step: first of the elements that this rank sends,

@@ -39,9 +39,9 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/core/services.hpp"
 #include "tutti/core/settings.hpp"
+#include "tutti/core/state_memory.hpp"
 #include "tutti/core/tensor_state.hpp"
 #include "tutti/core/waiting.hpp"
-#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/monitor.hpp"
@@ -459,7 +459,7 @@ class engine_core : engine_base<Transport> {
         flow_->scale_memory(change);
       } else if (change != 1 && serves()) {  // such a server only adds, and remembers nothing else
         for (const std::span<float> each : remembered()) {
-          kernels::scale(world_->queue(), each, change);
+          follow_gradients<typename types::relay>(world_->queue(), each, change);
         }
       }
     }

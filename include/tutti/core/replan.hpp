@@ -23,6 +23,7 @@
 #include "tutti/core/remote_memories.hpp"
 #include "tutti/core/services.hpp"
 #include "tutti/core/startup.hpp"
+#include "tutti/core/state_memory.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
 #include "tutti/role/transport.hpp"
@@ -342,10 +343,9 @@ class replan_steps {
     co_await its.finish_architecture();
     const std::uint64_t steps = its.steps();
     std::vector<float> of_chunks = joined(queue, its.flow_->memories());
-    const float change = change_of_passes<architecture>(its.set_.run, next.run);
-    for (float& each : std::span(of_chunks).first(its.flow_->memories().front().size())) {
-      each *= change;
-    }
+    follow_gradients<typename Engine::compression>(
+        std::span(of_chunks).first(its.flow_->memories().front().size()),
+        change_of_passes<architecture>(its.set_.run, next.run));
     std::vector<float> of_state;
     if constexpr (moves_parts) {
       std::vector<float> rows = rows_of_parts(its);

@@ -9,6 +9,7 @@
 #include "tutti/base/plan.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/remote_memories.hpp"
+#include "tutti/core/state_memory.hpp"
 #include "tutti/role/architecture.hpp"
 
 /// Whether what an engine has remembered finds its place in another engine, which may have another
@@ -83,9 +84,8 @@ template <class Engine>
     all.emplace_back(next, end);
     next = end;
   }
-  for (float& each : all.front()) {
-    each *= change_of_passes<typename Engine::architecture>(was, engine.asked().run);
-  }
+  follow_gradients<typename Engine::compression>(
+      all.front(), change_of_passes<typename Engine::architecture>(was, engine.asked().run));
   return all;
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 
 #include "tutti/base/memory.hpp"
+#include "tutti/base/queue.hpp"
+#include "tutti/kernels/arithmetic.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -38,5 +40,25 @@ class state_memory {
   std::size_t elements_;
   memory_of<float, Queue> floats_;
 };
+
+/// Converts what `C` remembers, in rows of one length, to gradients that are `factor` times as
+/// large.
+template <class C, class Queue>
+[[gnu::cold]] void follow_gradients(Queue& queue, std::span<float> rows, float factor) {
+  constexpr auto degrees = facts::memory_degrees<C>;
+  for (std::size_t row = 0; row != degrees.size(); ++row) {
+    const std::size_t length = rows.size() / degrees.size();
+    for (unsigned i = 0; i != degrees[row]; ++i) {
+      kernels::scale(queue, rows.subspan(row * length, length), factor);
+    }
+  }
+}
+
+/// Converts rows that lie on the host.
+template <class C>
+[[gnu::cold]] void follow_gradients(std::span<float> rows, float factor) {
+  inline_queue now;
+  follow_gradients<C>(now, rows, factor);
+}
 
 }  // namespace tutti

@@ -12,8 +12,8 @@ namespace tutti {
 struct chunk_context {
   /// The encoder's memory: `memory_per_element` floats for each element, in rows. Row `i` of this
   /// chunk begins at `memory + i * stride`. The memory survives re-planning and is part of
-  /// checkpoints. It must be in units of gradients, as residuals and momenta are, and not counts or
-  /// squares: all of it is multiplied when the loss scale or the number of passes changes.
+  /// checkpoints. When the loss scale or the number of passes changes, it is multiplied as its
+  /// `memory_degrees` say: without them all of it must be in units of gradients.
   float* memory{};
   std::size_t stride{};
   /// Scratch of `scratch_bytes(n)` bytes, undefined on entry.

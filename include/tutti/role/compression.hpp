@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,17 @@ enum class unit {
   bucket,
 };
 
+/// Returns the degrees of `Rows` rows of memory that are in units of gradients, followed by those
+/// of other rows. See facts::memory_degrees.
+template <std::size_t Rows, std::size_t Others>
+constexpr std::array<unsigned, Rows + Others> after_rows_of_gradients(
+    const std::array<unsigned, Others>& degrees) {
+  std::array<unsigned, Rows + Others> all{};
+  std::fill_n(all.begin(), Rows, 1u);
+  std::copy(degrees.begin(), degrees.end(), all.begin() + Rows);
+  return all;
+}
+
 /// The facts of a compressor. A fact that a policy does not state has the default value given here.
 namespace facts {
 /// Whether encoded payloads add: fold(a(x), a(y)) is an encoding of x + y. They add element by
@@ -66,6 +78,14 @@ constexpr std::size_t memory_per_element = 0;
 template <class C>
 requires requires { C::memory_per_element; }
 constexpr std::size_t memory_per_element<C> = C::memory_per_element;
+/// The degree of each of these floats: if gradients become f times as large, it becomes f^degree
+/// times as large. Residuals and momenta are of degree 1, the default, squares of 2, counts of 0.
+template <class C>
+constexpr std::array<unsigned, memory_per_element<C>> memory_degrees =
+    after_rows_of_gradients<memory_per_element<C>>(std::array<unsigned, 0>());
+template <class C>
+requires requires { C::memory_degrees; }
+constexpr std::array<unsigned, memory_per_element<C>> memory_degrees<C> = C::memory_degrees;
 template <class C>
 constexpr tutti::unit unit_of = tutti::unit::element;
 template <class C>
@@ -612,10 +632,10 @@ concept knows_its_blocks = facts::unit_of<C>
 ///   what it was.
 /// * `voted_on(queue, values, context)`: of a vote on something else than the gradient, the values
 ///   that the vote was on.
-/// * `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `scratch_bytes(n)`,
-///   `unit` (and `block()`, a block's number of elements, if that is the unit), `lossless`,
-///   `identity`, `overflows`, `keeps_momentum`, `sends_signs_alone`, `sends_set_values`,
-///   `forgets_residuals`.
+/// * `relay()`, `vote(queue, ballots, out)`, `options`, `memory_per_element`, `memory_degrees`,
+///   `scratch_bytes(n)`, `unit` (and `block()`, a block's number of elements, if that is the unit),
+///   `lossless`, `identity`, `overflows`, `keeps_momentum`, `sends_signs_alone`,
+///   `sends_set_values`, `forgets_residuals`.
 template <class C>
 concept compression_policy = knows_its_blocks<C> &&
     (encodes_once<C> || encodes_in_rounds<C> || selects<C>);
