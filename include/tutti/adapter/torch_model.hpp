@@ -407,7 +407,9 @@ class torch_model {
       entry& its = trained_[i];
       const auto type = its.parameter.scalar_type();
       auto& offset = offsets[type];
-      its.view = arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset);
+      // Detached, because LibTorch's zero_grad() detaches `.grad` in place, which no view allows.
+      its.view =
+          arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset).detach();
       offset += its.parameter.numel();
       if (type != at::kFloat) {
         const at::NoGradGuard no_graph;

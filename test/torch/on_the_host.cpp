@@ -1,0 +1,55 @@
+// What programs with LibTorch's own modules and optimizers do to a model on the host: ranks are
+// threads, and gradients are small integers, whose means have no rounding.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
+#include <vector>
+
+#include "tutti/adapter/torch.hpp"
+#include "tutti/compiled/in_process.hpp"
+#include "tutti/strategies/wfbp.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transport::in_process;
+using Strategy = strategies::WFBPUnlimited;
+using data_parallel = adapter::data_parallel<Strategy, in_process>;
+
+/// Calls `body(world, beside)` on `ranks` threads.
+template <class Body>
+void run_on_the_host(int ranks, const Body& body) {
+  in_process::fabric others(ranks);
+  transport::run_ranks(ranks, [&](in_process& world) { body(world, others.end(world.rank())); });
+}
+
+/// A parameter of zeros.
+at::Tensor parameter(int elements) { return at::zeros({elements}).requires_grad_(); }
+/// Runs a backward pass in which each element's gradient is `by`.
+void backward(const at::Tensor& of, int by) { (of * by).sum().backward(); }
+bool are(const at::Tensor& values, float wanted) { return values.eq(wanted).all().item<bool>(); }
+
+/// torch::optim::Optimizer::zero_grad, which Python's does otherwise, detaches `.grad` in place.
+TEST(TorchOnTheHost, AnOptimizerOfLibTorchResetsGradients) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    const at::Tensor weight = parameter(3);
+    data_parallel model(world, beside, {{"weight", weight}});
+    model.listen();
+    for (int step = 0; step < 3; ++step) {
+      if (weight.grad().defined()) {
+        weight.mutable_grad().detach_();
+        weight.mutable_grad().zero_();
+      }
+      backward(weight, 1 + 2 * world.rank());
+      EXPECT_TRUE(are(weight.grad(), 2)) << weight.grad();
+    }
+    const at::Tensor kept = weight.grad();
+    weight.mutable_grad() = at::Tensor();
+    backward(weight, 3 + 2 * world.rank());
+    EXPECT_TRUE(are(weight.grad(), 4)) << weight.grad();
+    EXPECT_TRUE(are(kept, 2)) << "code that keeps a gradient keeps its values";
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
