@@ -51,5 +51,22 @@ TEST(TorchOnTheHost, AnOptimizerOfLibTorchResetsGradients) {
   });
 }
 
+/// LibTorch's named_parameters() lists a module that is registered twice twice.
+TEST(TorchOnTheHost, AParameterThatIsListedTwiceIsOne) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    const at::Tensor weight = parameter(1000);
+    const at::Tensor bias = parameter(2);
+    data_parallel model(world, beside,
+                        {{"first.weight", weight}, {"bias", bias}, {"second.weight", weight}});
+    model.listen();
+    for (int step = 0; step < 10; ++step) {
+      ((weight * (1 + 2 * world.rank())).sum() + (weight * 2).sum() + bias.sum()).backward();
+      EXPECT_TRUE(are(weight.grad(), 4)) << weight.grad()[0];
+      EXPECT_TRUE(are(bias.grad(), 1));
+      weight.mutable_grad() = bias.mutable_grad() = at::Tensor();
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <torch/csrc/autograd/engine.h>
@@ -66,9 +67,10 @@ class torch_model {
       trainer<Queue,
               std::remove_reference_t<decltype(std::declval<torch_memory<Queue>&>().current())>>;
 
-  /// `parameters` are in the order in which the forward pass uses them. Those of rank 0 are copied
-  /// to every rank; a parameter that requires no gradient is then left alone. Every rank must
-  /// construct this with the same model. `trained_by` must not have been started.
+  /// `parameters` are in the order in which the forward pass uses them. One that is listed again,
+  /// because modules share it, counts once. Those of rank 0 are copied to every rank; a parameter
+  /// that requires no gradient is then left alone. Every rank must construct this with the same
+  /// model. `trained_by` must not have been started.
   torch_model(std::unique_ptr<trainer_type> trained_by, std::vector<named_parameter> parameters,
               unused_parameters unused = {})
       : strategy_(trained_by->properties()),
@@ -76,6 +78,10 @@ class torch_model {
         all_(std::move(parameters)),
         memory_(trained_by->queue()),
         trainer_(std::move(trained_by)) {
+    std::set<const void*> listed;
+    std::erase_if(all_, [&](const named_parameter& each) {
+      return !listed.insert(each.value.getIntrusivePtr().get()).second;
+    });
     lay_out();
     if (strategy_.updates) {
       expect_zeros_where_unused();
