@@ -2,10 +2,12 @@
 // threads, and gradients are small integers, whose means have no rounding.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <string>
 #include <torch/csrc/autograd/variable.h>
 #include <vector>
 
 #include "tutti/adapter/torch.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/compiled/in_process.hpp"
 #include "tutti/strategies/wfbp.hpp"
 
@@ -66,6 +68,38 @@ TEST(TorchOnTheHost, AParameterThatIsListedTwiceIsOne) {
       weight.mutable_grad() = bias.mutable_grad() = at::Tensor();
     }
   });
+}
+
+/// Returns the sentence with which a model is refused on every rank.
+template <class Make>
+std::string refusal(const Make& make) {
+  std::string told;
+  run_on_the_host(2, [&](in_process& world, in_process& beside) {
+    try {
+      make(world, beside);
+      ADD_FAILURE() << "made on rank " << world.rank();
+    } catch (const usage_error& refused) {
+      if (world.rank() == 1) {
+        told = refused.what();
+      }
+    }
+  });
+  return told;
+}
+
+/// With several passes a step, a pass would leave this rank's own gradient in `.grad`.
+TEST(TorchOnTheHost, AStepOfSeveralPassesIsRefused) {
+  engine_options<Strategy> set;
+  set.run.accumulation = 2;
+  EXPECT_NE(refusal([&](in_process& world, in_process& beside) {
+              data_parallel model(world, beside, {{"weight", parameter(3)}}, set);
+            }).find("run.accumulation = 2"),
+            std::string::npos);
+  EXPECT_NE(refusal([&](in_process& world, in_process& beside) {
+              data_parallel model(world, beside, {{"weight", parameter(3)}});
+              model.replan(set);
+            }).find("run.accumulation = 2"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -11,9 +11,11 @@
 
 #include "tutti/adapter/side_channel.hpp"
 #include "tutti/adapter/trainer.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -57,6 +59,17 @@ requires requires { typename Transport::carrier_type; }
 struct side_transport<Transport> {
   using type = typename Transport::carrier_type;
 };
+
+/// Throws usage_error if a step has several passes: the first ones would leave this rank's own
+/// gradients where a mean is promised.
+inline void expect_one_pass(const run_options& run) {
+  if (run.accumulation > 1) {
+    throw usage_error(sentence(
+        {"run.accumulation = ", run.accumulation,
+         ", but here every pass that is averaged is a step. Fix: run.accumulation = 1, and "
+         "forward(gradients::added_up) for the passes before"}));
+  }
+}
 
 }  // namespace detail
 
@@ -107,6 +120,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
 
   trainer_of(Transport& world, Beside& beside, options set, Optimizer values)
       : world_(&world), beside_(&beside), set_(std::move(set)), values_(std::move(values)) {
+    detail::expect_one_pass(set_.run);
     if ((updates || on_device) && set_.run.progress == progress::automatic) {
       // Between two layers, or while the host waits for a device, nobody calls the engine.
       set_.run.progress = progress::by_thread;
