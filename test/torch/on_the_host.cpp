@@ -102,5 +102,14 @@ TEST(TorchOnTheHost, AStepOfSeveralPassesIsRefused) {
             std::string::npos);
 }
 
+TEST(TorchOnTheHost, RanksThatTreatUnusedParametersDifferentlyAreRefused) {
+  EXPECT_NE(refusal([](in_process& world, in_process& beside) {
+              data_parallel model(world, beside, {{"weight", parameter(3)}}, {},
+                                  world.rank() == 1 ? adapter::unused_parameters::left_alone
+                                                    : adapter::unused_parameters::as_zeros);
+            }).find("ranks differ in"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::test

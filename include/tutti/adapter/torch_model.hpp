@@ -95,6 +95,10 @@ class torch_model {
       }
     }
     if (!serves()) {
+      if (!is_same_on_all(static_cast<std::uint64_t>(unused_))) {
+        throw usage_error(
+            "ranks differ in find_unused_parameters. Fix: pass the same on every rank");
+      }
       hides_infinities_ = !strategy_.updates && !strategy_.restores_residuals &&
                           (!strategy_.means_show_infinities ||
                            trainer_->average(trainer_->remembers() ? 1 : 0) > 0);
