@@ -1,7 +1,9 @@
 // What programs with LibTorch's own modules and optimizers do to a model on the host: ranks are
 // threads, and gradients are small integers, whose means have no rounding.
 #include <ATen/ATen.h>
+#include <exception>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
 #include <torch/csrc/autograd/variable.h>
 #include <vector>
@@ -109,6 +111,35 @@ TEST(TorchOnTheHost, RanksThatTreatUnusedParametersDifferentlyAreRefused) {
                                                     : adapter::unused_parameters::as_zeros);
             }).find("ranks differ in"),
             std::string::npos);
+}
+
+/// A pass cannot be announced before `backward()`.
+TEST(TorchOnTheHost, ARefusedAnnouncementLeavesNothingBehind) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    const at::Tensor weight = parameter(3);
+    data_parallel model(world, beside, {{"weight", weight}});
+    model.listen();
+    EXPECT_THROW(model.begin(), std::exception);
+    backward(weight, 1 + 2 * world.rank());
+    EXPECT_TRUE(are(weight.grad(), 2)) << weight.grad();
+  });
+}
+
+/// A pass that has ended with an exception has sent some gradients and not others.
+TEST(TorchOnTheHost, NothingFollowsAPassThatHasEndedWithAnException) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    const at::Tensor first = parameter(3);
+    const at::Tensor second = parameter(3);
+    data_parallel model(world, beside, {{"first", first}, {"second", second}});
+    model.listen();
+    at::Tensor fails = first * 1;
+    fails.register_hook([](const at::Tensor& gradient) {
+      throw std::runtime_error("no memory is left");
+      return gradient;
+    });
+    EXPECT_THROW((fails + second).sum().backward(), std::runtime_error);
+    EXPECT_THROW(backward(first, 1 + world.rank()), usage_error);
+  });
 }
 
 }  // namespace

@@ -230,7 +230,7 @@ class torch_model {
     if (strategy_.updates) {
       trainer_->take_values();
     }
-    begun_ = true;
+    begun_ = ++begun_so_far_;
     for (entry& each : trained_) {
       absent(each);
     }
@@ -571,19 +571,27 @@ class torch_model {
   }
 
   void begin_pass() {
-    if (!begun_.exchange(true)) {
+    const std::uint64_t pass = ++begun_so_far_;
+    std::uint64_t begun = 0;
+    if (begun_.compare_exchange_strong(begun, pass)) {
       try {
         prepare_pass();
         if (strategy_.updates) {
           expect_forwarded();
           trainer_->take_values();
         }
+        // Autograd deletes the callback when the pass ends, also if an exception has ended it.
+        const std::shared_ptr<void> at_its_end(nullptr,
+                                               [pass, last = last_ended_](void*) { *last = pass; });
+        ::torch::autograd::Engine::get_default_engine().queue_callback(
+            [this, at_its_end] { finish(); });
         forwarded_ = false;
       } catch (...) {
-        begun_ = false;  // no gradient was sent
+        begun_ = 0;  // no gradient was sent
         throw;
       }
-      ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    } else if (begun == *last_ended_) {
+      expect_between_passes();
     }
   }
 
@@ -617,7 +625,7 @@ class torch_model {
       }
       show_means();
     }
-    begun_ = false;
+    begun_ = 0;
   }
 
   /// Returns whether the step must be skipped because some gradient was not finite. Zeros were sent
@@ -706,7 +714,11 @@ class torch_model {
   bool is_told_ = false;                ///< `forward` is called before each pass
   std::atomic<bool> forwarded_{false};  ///< an averaged pass has had no backward pass yet
   std::uint64_t passes_ = 0;
-  std::atomic<bool> begun_{false};
+  std::atomic<std::uint64_t> begun_so_far_{0};  ///< and passes that another thread has begun first
+  std::atomic<std::uint64_t> begun_{0};         ///< the pass that has not come to its end, or 0
+  /// The last pass that autograd has ended.
+  std::shared_ptr<std::atomic<std::uint64_t>> last_ended_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace tutti::adapter
