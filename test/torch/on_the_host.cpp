@@ -113,6 +113,23 @@ TEST(TorchOnTheHost, RanksThatTreatUnusedParametersDifferentlyAreRefused) {
             std::string::npos);
 }
 
+/// The others would otherwise wait for it until the deadline, and not know why.
+TEST(TorchOnTheHost, ARankWhoseModelIsRefusedTellsTheOthers) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    engine_options<Strategy> set;
+    set.run.deadline = 5;
+    const auto type = world.rank() == 1 ? at::kDouble : at::kFloat;
+    const at::Tensor weight = at::zeros({3}, type).requires_grad_();
+    try {
+      data_parallel model(world, beside, {{"weight", weight}}, set);
+      ADD_FAILURE() << "made on rank " << world.rank();
+    } catch (const std::exception& refused) {
+      EXPECT_NE(std::string(refused.what()).find("weight has type Double"), std::string::npos)
+          << refused.what();
+    }
+  });
+}
+
 /// A pass cannot be announced before `backward()`.
 TEST(TorchOnTheHost, ARefusedAnnouncementLeavesNothingBehind) {
   run_on_the_host(2, [](in_process& world, in_process& beside) {

@@ -82,12 +82,17 @@ class torch_model {
     std::erase_if(all_, [&](const named_parameter& each) {
       return !listed.insert(each.value.getIntrusivePtr().get()).second;
     });
-    lay_out();
-    if (strategy_.updates) {
-      expect_zeros_where_unused();
+    try {
+      lay_out();
+      if (strategy_.updates) {
+        expect_zeros_where_unused();
+      }
+      let_the_engine_see();  // torch may still be writing the parameters
+      trainer_->start(tensors());
+    } catch (...) {
+      trainer_->fail(std::current_exception());
+      throw;
     }
-    let_the_engine_see();  // torch may still be writing the parameters
-    trainer_->start(tensors());
     for (entry& each : trained_) {
       if (each.wide.defined()) {
         const at::NoGradGuard no_graph;

@@ -20,6 +20,7 @@
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/engine_types.hpp"
+#include "tutti/core/failure.hpp"
 #include "tutti/core/plan_for.hpp"
 #include "tutti/core/remote_memories.hpp"
 #include "tutti/core/resumed_memories.hpp"
@@ -120,7 +121,6 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
 
   trainer_of(Transport& world, Beside& beside, options set, Optimizer values)
       : world_(&world), beside_(&beside), set_(std::move(set)), values_(std::move(values)) {
-    detail::expect_one_pass(set_.run);
     if ((updates || on_device) && set_.run.progress == progress::automatic) {
       // Between two layers, or while the host waits for a device, nobody calls the engine.
       set_.run.progress = progress::by_thread;
@@ -138,6 +138,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   }
   queue_type& queue() final { return world_->queue(); }
   void start(std::vector<tensor> forward) final {
+    detail::expect_one_pass(set_.run);
     engine_.emplace(*world_, std::move(forward), values_, set_);
     messages_.emplace(*beside_, engine_->workers(), set_.run.deadline);
   }
@@ -148,7 +149,17 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   int workers() const final { return engine_->workers(); }
   bool serves() const final { return engine_->serves(); }
   void serve() final { engine_->serve(); }
-  void fail(std::exception_ptr why) final { engine_->fail(std::move(why)); }
+  void fail(std::exception_ptr why) final {
+    if (engine_) {
+      engine_->fail(std::move(why));
+      return;
+    }
+    try {
+      std::rethrow_exception(std::move(why));
+    } catch (...) {
+      tutti::detail::tell_of_failed_start(*world_);
+    }
+  }
 
   void ready(tensor_id id, stream_type& stream) final { engine_->ready(id, stream); }
   void absent(tensor_id id) final { engine_->absent(id); }
