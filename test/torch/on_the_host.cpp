@@ -72,7 +72,8 @@ TEST(TorchOnTheHost, AParameterThatIsListedTwiceIsOne) {
   });
 }
 
-/// Returns the sentence with which a model is refused on every rank.
+/// Returns the sentence with which a model is refused on rank 1, when every rank refuses it or
+/// hears of that.
 template <class Make>
 std::string refusal(const Make& make) {
   std::string told;
@@ -80,7 +81,7 @@ std::string refusal(const Make& make) {
     try {
       make(world, beside);
       ADD_FAILURE() << "made on rank " << world.rank();
-    } catch (const usage_error& refused) {
+    } catch (const std::exception& refused) {
       if (world.rank() == 1) {
         told = refused.what();
       }
@@ -110,6 +111,13 @@ TEST(TorchOnTheHost, RanksThatTreatUnusedParametersDifferentlyAreRefused) {
                                   world.rank() == 1 ? adapter::unused_parameters::left_alone
                                                     : adapter::unused_parameters::as_zeros);
             }).find("ranks differ in"),
+            std::string::npos);
+}
+
+TEST(TorchOnTheHost, OneTransportForEverythingIsRefused) {
+  EXPECT_NE(refusal([](in_process& world, in_process&) {
+              data_parallel model(world, world, {{"weight", parameter(3)}});
+            }).find("its own transport"),
             std::string::npos);
 }
 
