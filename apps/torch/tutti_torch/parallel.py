@@ -191,10 +191,9 @@ class DataParallel(torch.nn.Module):
                 self._await_updates(trained)
             else:
                 self._trainer.forward(False)  # earlier gradients are another model's
-            for name, switch in (("broadcast_buffers", broadcast_buffers),
-                                 ("find_unused_parameters", find_unused_parameters)):
-                if not self._trainer.is_same_on_all(bool(switch)):
-                    raise RuntimeError(f"ranks differ in {name}. Fix: pass the same on every rank")
+            if not self._trainer.is_same_on_all(bool(broadcast_buffers)):
+                raise RuntimeError("ranks differ in broadcast_buffers. Fix: pass the same on every "
+                                   "rank")
             buffers = list(module.buffers())
             self._trainer.expect_alike(buffers)
             self._trainer.broadcast(buffers, 0)

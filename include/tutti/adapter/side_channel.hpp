@@ -10,20 +10,24 @@
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/core/claim.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti::adapter::detail {
 
 /// Small messages between a model's workers beside its gradients, on a transport of their own.
 /// Every worker takes part in each operation, and the calling thread does all the work.
-/// Errors: communication_error on every rank if one does not take part within `deadline` seconds.
-/// MPI keeps a long message until its receiver polls: if that rank stays silent for as long again,
-/// the job ends.
+/// Errors: usage_error if an engine or another model uses the transport; communication_error on
+/// every rank if one does not take part within `deadline` seconds. MPI keeps a long message until
+/// its receiver polls: if that rank stays silent for as long again, the job ends.
 template <class Transport>
 class side_channel {
  public:
   side_channel(Transport& world, int workers, seconds deadline)
-      : world_(&world), workers_(workers), deadline_(deadline) {}
+      : world_(&world),
+        claim_(world.ready_coroutines(), world.rank()),
+        workers_(workers),
+        deadline_(deadline) {}
 
   /// Copies the bytes of rank `root` to every rank.
   void broadcast(int root, std::span<std::byte> bytes) { run(broadcasting(root, bytes)); }
@@ -90,6 +94,7 @@ class side_channel {
   }
 
   Transport* world_;
+  claim claim_;
   int workers_;
   seconds deadline_;
   int awaited_ = 0;

@@ -31,8 +31,8 @@ namespace tutti::adapter {
 ///
 /// If `Optimizer` is one of tutti's that updates parameters, training crosses the iteration's end:
 /// `backward()` returns when every gradient is on its way, and each parameter is updated when its
-/// own mean has arrived. Code that reads a parameter must call `wait` for it first. After: Peng et
-/// al., "ByteScheduler", SOSP 2019.
+/// own mean has arrived. The loop calls `forward` before each forward pass, and code that reads a
+/// parameter elsewhere calls `wait` for it first. After: Peng et al., "ByteScheduler", SOSP 2019.
 ///
 /// Both transports are for this model only: one for gradients, and `Beside`, in host memory, for
 /// all other messages.
@@ -61,9 +61,10 @@ class data_parallel : public torch_model<typename Transport::queue_type> {
  public:
   using options = engine_options<Strategy>;
 
-  /// `parameters` are in the order in which the forward pass uses them. Those of rank 0 are copied
-  /// to every rank; a parameter that requires no gradient is then left alone. Every rank must
-  /// construct this with the same model.
+  /// `parameters` are in the order in which the forward pass uses them. One that is listed again,
+  /// because modules share it, counts once. Those of rank 0 are copied to every rank; a parameter
+  /// that requires no gradient is then left alone. Every rank must construct this with the same
+  /// model and options. Throws usage_error if a step has several passes (run.accumulation).
   data_parallel(Transport& world, Beside& beside, std::vector<named_parameter> parameters,
                 options set = {}, unused_parameters unused = {},
                 Optimizer values = trainer_type::until_scaled())
@@ -75,6 +76,7 @@ class data_parallel : public torch_model<typename Transport::queue_type> {
   /// policies remember is kept. See engine::replan.
   void replan(const options& set) {
     model::expect_between_passes();
+    detail::expect_one_pass(set.run);
     trained_by().replan(set);
   }
   /// Changes the optimizer's values from the next backward pass on. Every rank must set the same

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <torch/csrc/autograd/engine.h>
@@ -66,9 +67,10 @@ class torch_model {
       trainer<Queue,
               std::remove_reference_t<decltype(std::declval<torch_memory<Queue>&>().current())>>;
 
-  /// `parameters` are in the order in which the forward pass uses them. Those of rank 0 are copied
-  /// to every rank; a parameter that requires no gradient is then left alone. Every rank must
-  /// construct this with the same model. `trained_by` must not have been started.
+  /// `parameters` are in the order in which the forward pass uses them. One that is listed again,
+  /// because modules share it, counts once. Those of rank 0 are copied to every rank; a parameter
+  /// that requires no gradient is then left alone. Every rank must construct this with the same
+  /// model. `trained_by` must not have been started.
   torch_model(std::unique_ptr<trainer_type> trained_by, std::vector<named_parameter> parameters,
               unused_parameters unused = {})
       : strategy_(trained_by->properties()),
@@ -76,12 +78,21 @@ class torch_model {
         all_(std::move(parameters)),
         memory_(trained_by->queue()),
         trainer_(std::move(trained_by)) {
-    lay_out();
-    if (strategy_.updates) {
-      expect_zeros_where_unused();
+    std::set<const void*> listed;
+    std::erase_if(all_, [&](const named_parameter& each) {
+      return !listed.insert(each.value.getIntrusivePtr().get()).second;
+    });
+    try {
+      lay_out();
+      if (strategy_.updates) {
+        expect_zeros_where_unused();
+      }
+      let_the_engine_see();  // torch may still be writing the parameters
+      trainer_->start(tensors());
+    } catch (...) {
+      trainer_->fail(std::current_exception());
+      throw;
     }
-    let_the_engine_see();  // torch may still be writing the parameters
-    trainer_->start(tensors());
     for (entry& each : trained_) {
       if (each.wide.defined()) {
         const at::NoGradGuard no_graph;
@@ -89,6 +100,10 @@ class torch_model {
       }
     }
     if (!serves()) {
+      if (!is_same_on_all(static_cast<std::uint64_t>(unused_))) {
+        throw usage_error(
+            "ranks differ in find_unused_parameters. Fix: pass the same on every rank");
+      }
       hides_infinities_ = !strategy_.updates && !strategy_.restores_residuals &&
                           (!strategy_.means_show_infinities ||
                            trainer_->average(trainer_->remembers() ? 1 : 0) > 0);
@@ -220,7 +235,7 @@ class torch_model {
     if (strategy_.updates) {
       trainer_->take_values();
     }
-    begun_ = true;
+    begun_ = ++begun_so_far_;
     for (entry& each : trained_) {
       absent(each);
     }
@@ -407,7 +422,9 @@ class torch_model {
       entry& its = trained_[i];
       const auto type = its.parameter.scalar_type();
       auto& offset = offsets[type];
-      its.view = arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset);
+      // Detached, because LibTorch's zero_grad() detaches `.grad` in place, which no view allows.
+      its.view =
+          arenas_[type].as_strided(its.parameter.sizes(), its.parameter.strides(), offset).detach();
       offset += its.parameter.numel();
       if (type != at::kFloat) {
         const at::NoGradGuard no_graph;
@@ -559,19 +576,27 @@ class torch_model {
   }
 
   void begin_pass() {
-    if (!begun_.exchange(true)) {
+    const std::uint64_t pass = ++begun_so_far_;
+    std::uint64_t begun = 0;
+    if (begun_.compare_exchange_strong(begun, pass)) {
       try {
         prepare_pass();
         if (strategy_.updates) {
           expect_forwarded();
           trainer_->take_values();
         }
+        // Autograd deletes the callback when the pass ends, also if an exception has ended it.
+        const std::shared_ptr<void> at_its_end(nullptr,
+                                               [pass, last = last_ended_](void*) { *last = pass; });
+        ::torch::autograd::Engine::get_default_engine().queue_callback(
+            [this, at_its_end] { finish(); });
         forwarded_ = false;
       } catch (...) {
-        begun_ = false;  // no gradient was sent
+        begun_ = 0;  // no gradient was sent
         throw;
       }
-      ::torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    } else if (begun == *last_ended_) {
+      expect_between_passes();
     }
   }
 
@@ -605,7 +630,7 @@ class torch_model {
       }
       show_means();
     }
-    begun_ = false;
+    begun_ = 0;
   }
 
   /// Returns whether the step must be skipped because some gradient was not finite. Zeros were sent
@@ -694,7 +719,11 @@ class torch_model {
   bool is_told_ = false;                ///< `forward` is called before each pass
   std::atomic<bool> forwarded_{false};  ///< an averaged pass has had no backward pass yet
   std::uint64_t passes_ = 0;
-  std::atomic<bool> begun_{false};
+  std::atomic<std::uint64_t> begun_so_far_{0};  ///< and passes that another thread has begun first
+  std::atomic<std::uint64_t> begun_{0};         ///< the pass that has not come to its end, or 0
+  /// The last pass that autograd has ended.
+  std::shared_ptr<std::atomic<std::uint64_t>> last_ended_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace tutti::adapter

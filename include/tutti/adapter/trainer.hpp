@@ -52,8 +52,8 @@ class trainer {
   /// Returns whether this rank is a server and does not train. Such a rank only calls `serve`.
   virtual bool serves() const = 0;
   virtual void serve() = 0;
-  /// Reports that this rank cannot go on. Every wait on every rank then ends with the message of
-  /// `why`.
+  /// Reports that this rank cannot go on, or, before `start` has returned, cannot begin. Every wait
+  /// on every rank then ends with the message of `why`.
   virtual void fail(std::exception_ptr why) = 0;
 
   // ---- a step

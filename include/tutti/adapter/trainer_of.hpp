@@ -11,13 +11,16 @@
 
 #include "tutti/adapter/side_channel.hpp"
 #include "tutti/adapter/trainer.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/engine_types.hpp"
+#include "tutti/core/failure.hpp"
 #include "tutti/core/plan_for.hpp"
 #include "tutti/core/remote_memories.hpp"
 #include "tutti/core/resumed_memories.hpp"
@@ -57,6 +60,17 @@ requires requires { typename Transport::carrier_type; }
 struct side_transport<Transport> {
   using type = typename Transport::carrier_type;
 };
+
+/// Throws usage_error if a step has several passes: the first ones would leave this rank's own
+/// gradients where a mean is promised.
+inline void expect_one_pass(const run_options& run) {
+  if (run.accumulation > 1) {
+    throw usage_error(sentence(
+        {"run.accumulation = ", run.accumulation,
+         ", but here every pass that is averaged is a step. Fix: run.accumulation = 1, and "
+         "forward(gradients::added_up) for the passes before"}));
+  }
+}
 
 }  // namespace detail
 
@@ -124,6 +138,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   }
   queue_type& queue() final { return world_->queue(); }
   void start(std::vector<tensor> forward) final {
+    detail::expect_one_pass(set_.run);
     engine_.emplace(*world_, std::move(forward), values_, set_);
     messages_.emplace(*beside_, engine_->workers(), set_.run.deadline);
   }
@@ -134,7 +149,17 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   int workers() const final { return engine_->workers(); }
   bool serves() const final { return engine_->serves(); }
   void serve() final { engine_->serve(); }
-  void fail(std::exception_ptr why) final { engine_->fail(std::move(why)); }
+  void fail(std::exception_ptr why) final {
+    if (engine_) {
+      engine_->fail(std::move(why));
+      return;
+    }
+    try {
+      std::rethrow_exception(std::move(why));
+    } catch (...) {
+      tutti::detail::tell_of_failed_start(*world_);
+    }
+  }
 
   void ready(tensor_id id, stream_type& stream) final { engine_->ready(id, stream); }
   void absent(tensor_id id) final { engine_->absent(id); }
