@@ -380,8 +380,8 @@ class torch_model {
     if (!forwarded_) {
       throw usage_error(
           "a backward pass begins without a forward pass of its own, so parameters may have "
-          "changed since the last one. Fix: call the model, not model.module, and add up losses "
-          "for one backward()");
+          "changed since the last one. Fix: call the model, not model.module (in C++, its "
+          "forward()), and add up losses for one backward()");
     }
   }
   /// Throws usage_error if the parameter was used without a wait. In the first pass no update is on
