@@ -9,6 +9,7 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -38,6 +39,9 @@ struct one_bit_code {
 
 /// MXNet's code of two bits: 3, worth the threshold, for values from the threshold up; 2, worth its
 /// negative, for values from the negative threshold down; 0, worth 0, between them and for NaN.
+///
+/// What a code is worth is computed from its bits, and a code's last step is a shift, because g++
+/// would otherwise narrow every comparison to a byte on its own where both are needed.
 struct two_bit_code {
   static constexpr unsigned bits = 2;
   static constexpr std::size_t turned = 0;
@@ -46,13 +50,14 @@ struct two_bit_code {
   two_bit_code times(float factor) const { return {factor * threshold}; }
   TUTTI_HD two_bit_code here() const { return *this; }
   TUTTI_HD std::uint32_t of(float value) const {
-    const std::uint32_t above = value >= threshold ? 1 : 0;
-    const std::uint32_t below = value <= -threshold ? 1 : 0;
-    return (above | below) << 1 | above;
+    const std::uint32_t above = value >= threshold ? 3u << 30 : 0;
+    const std::uint32_t below = value <= -threshold ? 2u << 30 : 0;
+    return (above | below) >> 30;
   }
   TUTTI_HD float worth(std::uint32_t code) const {
-    const float magnitude = code != 0 ? threshold : 0.0f;
-    return code == 2 ? -magnitude : magnitude;
+    const std::uint32_t either = std::bit_cast<std::uint32_t>(-threshold) ^ code << 31;
+    const auto some = static_cast<std::uint32_t>(static_cast<std::int32_t>(code << 30) >> 31);
+    return std::bit_cast<float>(either & some);
   }
 };
 
@@ -135,21 +140,20 @@ TUTTI_HD std::uint32_t subtract_code(const Code& code, float& value) {
 /// first-level cache.
 inline constexpr std::size_t codes_together = 1024;
 
-/// Packs `code_of(i)` for every element i, calling it once for each.
-template <class Code, class CodeOf>
-void pack_codes(std::size_t elements, std::byte* out, const CodeOf& code_of) {
+/// Packs `code_of(i)`, which is made from element i of each of `arrays`, for every element i,
+/// calling it once for each.
+template <class Code, class CodeOf, class... Arrays>
+void pack_codes(std::size_t elements, std::byte* out, const CodeOf& code_of,
+                const Arrays... arrays) {
   constexpr std::size_t in_byte = codes_in_byte<Code>;
   std::uint8_t codes[codes_together];
   for (std::size_t begin = 0; begin < elements; begin += codes_together) {
     const std::size_t count = std::min(codes_together, elements - begin);
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::size_t i = 0; i < count; ++i) {
-      codes[i] = static_cast<std::uint8_t>(code_of(begin + i));
-    }
+    std::uint8_t* const written = codes;
+    const auto write = [=](std::size_t i) {
+      written[i - begin] = static_cast<std::uint8_t>(code_of(i));
+    };
+    for_each_prefetching(begin, count, write, arrays...);
     const std::size_t bytes = code_bytes<Code>(count);
     std::fill(codes + count, codes + bytes * in_byte, std::uint8_t{0});
     std::byte* const packed = out + begin / in_byte;
@@ -197,7 +201,8 @@ void pack_codes(Queue& queue, Code code, std::span<const float> input, std::byte
   queue.run([=] {
     const Code its = code.here();
     widest([=] {
-      detail::pack_codes<Code>(input.size(), out, [=](std::size_t i) { return its.of(input[i]); });
+      detail::pack_codes<Code>(
+          input.size(), out, [=](std::size_t i) { return its.of(input[i]); }, input);
     });
   });
 }
@@ -210,8 +215,9 @@ void pack_codes_and_subtract(Queue& queue, Code code, std::span<float> input, st
   queue.run([=] {
     const Code its = code.here();
     widest([=] {
-      detail::pack_codes<Code>(input.size(), out,
-                               [=](std::size_t i) { return detail::subtract_code(its, input[i]); });
+      detail::pack_codes<Code>(
+          input.size(), out, [=](std::size_t i) { return detail::subtract_code(its, input[i]); },
+          input);
     });
   });
 }
@@ -226,12 +232,15 @@ void add_and_pack_codes(Queue& queue, Code code, std::span<float> into, std::spa
   queue.run([=] {
     const Code its = code.here();
     widest([=] {
-      detail::pack_codes<Code>(into.size(), out, [=](std::size_t i) {
-        float both = into[i] + from[i];
-        const std::uint32_t taken = detail::subtract_code(its, both);
-        into[i] = both;
-        return taken;
-      });
+      detail::pack_codes<Code>(
+          into.size(), out,
+          [=](std::size_t i) {
+            float both = into[i] + from[i];
+            const std::uint32_t taken = detail::subtract_code(its, both);
+            into[i] = both;
+            return taken;
+          },
+          into, from);
     });
   });
 }

@@ -37,6 +37,9 @@ struct coded {
   float number{};
 };
 
+/// The bits of the NaN that is the scale of blocks that are not finite.
+inline constexpr std::uint32_t quiet_nan = 0x7fc0'0000u;
+
 /// Integers from -127 to 127. A scale keeps 17 significant bits, rounded up.
 struct int8_code {
   using stored = std::int8_t;
@@ -44,16 +47,14 @@ struct int8_code {
   /// Returns the scale that gives the largest magnitude a code of 127; NaN if that magnitude is not
   /// finite.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
-    constexpr std::uint32_t infinity = 0x7f80'0000u;
     constexpr std::uint32_t dropped = (1u << 7) - 1;
-    constexpr float largest = 0x1.0204p121f;  // 127 times this is still finite
-    if (largest_bits >= infinity) {
-      return std::numeric_limits<float>::quiet_NaN();
-    }
-    const float exact =
-        std::max(std::bit_cast<float>(largest_bits) / 127, std::numeric_limits<float>::min());
-    const std::uint32_t rounded_up = (std::bit_cast<std::uint32_t>(exact) + dropped) & ~dropped;
-    return std::min(std::bit_cast<float>(rounded_up), largest);
+    constexpr auto least = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::min());
+    constexpr auto most = std::bit_cast<std::uint32_t>(0x1.0204p121f);  // 127 times it is finite
+    const auto exact = std::bit_cast<std::uint32_t>(std::bit_cast<float>(largest_bits) / 127);
+    const std::uint32_t normal = exact < least ? least : exact;
+    const std::uint32_t rounded_up = (normal + dropped) & ~dropped;
+    const std::uint32_t held = rounded_up > most ? most : rounded_up;
+    return std::bit_cast<float>(largest_bits < infinity_key ? held : quiet_nan);
   }
 
   static constexpr bool saturates(float) { return false; }
@@ -61,17 +62,15 @@ struct int8_code {
 
   /// Returns the integer nearest to value * inverse, ties to even, of at most 127 in magnitude.
   ///
-  /// A float addition does the rounding. Between the product and the addition the sign is taken
-  /// away, so that no compiler fuses the two.
+  /// A float addition does the rounding, and leaves the integer in the sum's last bits. Between the
+  /// product and the addition stands a limit that no product reaches, so that no compiler fuses the
+  /// two.
   TUTTI_HD static coded<stored> nearest(float value, float inverse) {
-    constexpr float aligned = 1 << 23;
-    const auto product = std::bit_cast<std::uint32_t>(value * inverse);
-    const float magnitude = std::bit_cast<float>(product & 0x7fff'ffffu) + aligned;
-    const std::uint32_t digits =
-        std::bit_cast<std::uint32_t>(magnitude) - std::bit_cast<std::uint32_t>(aligned);
-    const std::uint32_t negative = 0u - (product >> 31);
-    const auto code = static_cast<std::int32_t>((digits ^ negative) - negative);
-    return {static_cast<stored>(code), static_cast<float>(code)};
+    constexpr std::int32_t beyond = 0x4300'0000;  // the bits of 128
+    constexpr float aligned = 3 << 22;
+    const auto product = std::bit_cast<std::int32_t>(value * inverse);
+    const float sum = std::bit_cast<float>(product < beyond ? product : beyond) + aligned;
+    return {static_cast<stored>(std::bit_cast<std::uint32_t>(sum)), sum - aligned};
   }
 
   TUTTI_HD static float worth(stored code) { return code; }
@@ -87,14 +86,11 @@ struct scaled_code {
   /// number or below, but at most the greatest whose product with that number is a finite float.
   /// NaN if the magnitude is not finite.
   TUTTI_HD static float scale_for(std::uint32_t largest_bits) {
-    constexpr std::uint32_t digits = top & ~infinity;
+    constexpr std::uint32_t digits = top & ~infinity_key;
     constexpr std::uint32_t least = above_one + (1u << 23);
-    if (largest_bits >= infinity) {
-      return std::numeric_limits<float>::quiet_NaN();
-    }
-    const std::uint32_t power = (largest_bits + ((1u << 23) - 1 - digits)) & infinity;
+    const std::uint32_t power = (largest_bits + ((1u << 23) - 1 - digits)) & infinity_key;
     const std::uint32_t held = power < least ? least : power > greatest ? greatest : power;
-    return std::bit_cast<float>(held - above_one);
+    return std::bit_cast<float>(largest_bits < infinity_key ? held - above_one : quiet_nan);
   }
 
   static bool saturates(float scale) { return scale == greatest_scale; }
@@ -106,31 +102,28 @@ struct scaled_code {
 
   /// Returns the number nearest to value * inverse, and its code. A float addition rounds to the
   /// digits that the format has at this exponent, or at its least exponent, and a subtraction of
-  /// the addend leaves the number. The last bits of the sum are the number's digits plus what the
-  /// addend has there. The addend is chosen so that these bits and the exponent add up to the code.
+  /// the addend leaves the number. The last bits of the addend are the code of its sign and
+  /// exponent, without digits, and the addition puts the digits there. If a code were put together
+  /// from parts afterwards, compilers would narrow each part to eight bits on its own.
   TUTTI_HD static coded<stored> nearest(float value, float inverse) {
-    constexpr std::uint32_t least = Format::least_normal;
-    constexpr std::uint32_t up = Format::dropped << 23;
-    constexpr std::uint32_t last_bits = (0u - ((least + up) >> Format::dropped)) & 0xffu;
-    static_assert(last_bits % 2 == 0);     // so that ties go to even digits
+    constexpr std::int32_t least = Format::least_normal;
+    constexpr std::int32_t up = (Format::dropped << 23) - (least >> Format::dropped);
+    constexpr auto both_signs = static_cast<std::int32_t>(0x8000'0080u);
     const float scaled = value * inverse;  // exact, so a compiler may fuse it with the addition
-    const auto bits = std::bit_cast<std::uint32_t>(scaled);
-    const std::uint32_t sign = bits & 0x8000'0000u;
-    const std::uint32_t its_exponent = bits & (255u << 23);
-    const std::uint32_t exponent = its_exponent < least ? least : its_exponent;
-    const std::uint32_t aligned = exponent + (up | last_bits);
-    const float addend = std::bit_cast<float>(aligned | sign);
+    const auto bits = std::bit_cast<std::int32_t>(scaled);
+    const std::int32_t its_exponent = bits & (255 << 23);
+    const std::int32_t exponent = its_exponent < least ? least : its_exponent;
+    const std::int32_t magnitude = exponent + (exponent >> Format::dropped) + up;
+    const float addend = std::bit_cast<float>(magnitude | (bits >> 31 & both_signs));
     const float rounded = scaled + addend;
-    const std::uint32_t code = std::bit_cast<std::uint32_t>(rounded) + (aligned >> Format::dropped);
-    return {static_cast<stored>((code & 0x7fu) | sign >> 24), rounded - addend};
+    return {static_cast<stored>(std::bit_cast<std::uint32_t>(rounded)), rounded - addend};
   }
 
   TUTTI_HD static float worth(stored code) { return Format::to_float(code); }
 
  private:
-  static constexpr std::uint32_t infinity = 0x7f80'0000u;
   static constexpr auto top = std::bit_cast<std::uint32_t>(Format::largest);
-  static constexpr std::uint32_t above_one = (top & infinity) - (127u << 23);
+  static constexpr std::uint32_t above_one = (top & infinity_key) - (127u << 23);
   static constexpr std::uint32_t greatest = 254u << 23;  // the largest exponent of a finite float
   static constexpr float greatest_scale = std::bit_cast<float>(greatest - above_one);
 };
@@ -145,24 +138,62 @@ TUTTI_HD inline void subtract_number(float& value, float number, float scale) {
 // The lambdas below capture spans and pointers by value. A store of bytes may change anything that
 // has an address, and a loop that must reload its pointers is not vectorised.
 
-/// Quantises one block. `take(i, number, scale)` receives the number that each element becomes. If
-/// the scale is NaN, all codes are 0.
-template <class Code, class Take>
-void quantise_block(std::span<const float> input, float scale, float inverse,
-                    typename Code::stored* codes, const Take& take) {
+/// The elements of an array that is only read.
+struct elements_to_quantise {
+  std::span<const float> input;
+
+  std::uint32_t largest(std::size_t begin, std::size_t n) const {
+    return largest_bits(input.subspan(begin, n));
+  }
+  float operator[](std::size_t i) const { return input[i]; }
+  void keep_rest(std::size_t, float, float) const {}
+  template <class F>
+  void each(std::size_t begin, std::size_t n, const F& f) const {
+    for_each_prefetching(begin, n, f, input);
+  }
+};
+
+/// The elements of an array to which an addend is added when the largest is looked for. What its
+/// code stands for is subtracted from each.
+struct sums_to_quantise {
+  std::span<float> into;
+  std::span<const float> from;
+
+  std::uint32_t largest(std::size_t begin, std::size_t n) const {
+    std::uint32_t found = 0;
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      into[i] += from[i];
+      found = std::max(found, key_of(into[i]));
+    }
+    return found;
+  }
+  float operator[](std::size_t i) const { return into[i]; }
+  void keep_rest(std::size_t i, float number, float scale) const {
+    subtract_number(into[i], number, scale);
+  }
+  template <class F>
+  void each(std::size_t begin, std::size_t n, const F& f) const {
+    for_each_prefetching(begin, n, f, into, from);
+  }
+};
+
+/// Quantises n elements from `begin` on, which are one block. If the scale is NaN, all codes are 0.
+template <class Code, class Elements>
+void quantise_block(const Elements elements, std::size_t begin, std::size_t n, float scale,
+                    float inverse, typename Code::stored* codes) {
   if (std::isnan(scale)) {
-    for (std::size_t i = 0; i < input.size(); ++i) {
+    for (std::size_t i = begin; i < begin + n; ++i) {
       codes[i] = 0;
-      take(i, 0.0F, scale);
+      elements.keep_rest(i, 0.0F, scale);
     }
     return;
   }
   const auto quantise_all = [=](const auto& held) {
-    for (std::size_t i = 0; i < input.size(); ++i) {
-      const coded<typename Code::stored> its = Code::nearest(held(input[i]), inverse);
+    elements.each(begin, n, [=](std::size_t i) {
+      const coded<typename Code::stored> its = Code::nearest(held(elements[i]), inverse);
       codes[i] = its.code;
-      take(i, its.number, scale);
-    }
+      elements.keep_rest(i, its.number, scale);
+    });
   };
   if (Code::saturates(scale)) {
     quantise_all(Code::held);
@@ -171,60 +202,30 @@ void quantise_block(std::span<const float> input, float scale, float inverse,
   }
 }
 
-/// Quantises all blocks. Neighbouring blocks that stay in the first-level cache get their scales
-/// together, so that the divisions for these are vectorised. They are few, so that memory does not
-/// stop sending what comes next while they are quantised. `largest(begin, n)` returns the bits of a
-/// block's largest magnitude, and `take(i, number, scale)` receives the number that each element
-/// becomes.
-template <class Code, class Largest, class Take>
-void quantise(std::span<const float> input, std::size_t block, float* scales,
-              typename Code::stored* codes, const Largest& largest, const Take& take) {
+/// Quantises all blocks of n elements. Neighbouring blocks that stay in the first-level cache get
+/// their scales together, so that the divisions for these are vectorised. They are few, so that
+/// memory does not stop sending what comes next while they are quantised.
+template <class Code, class Elements>
+void quantise(const Elements elements, std::size_t n, std::size_t block, float* scales,
+              typename Code::stored* codes) {
   constexpr std::size_t most = 16;
-  const std::size_t together = block * std::clamp<std::size_t>(512 / block, 1, most);
-  for_each_block(input.size(), together, [=](std::size_t, std::size_t first, std::size_t all) {
+  const std::size_t blocks = std::clamp<std::size_t>(512 / block, 1, most);
+  for_each_block(n, block * blocks, [=](std::size_t group, std::size_t first, std::size_t all) {
     std::array<std::uint32_t, most> bits{};
-    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
-      bits[number] = largest(first + begin, n);
+    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t count) {
+      bits[number] = elements.largest(first + begin, count);
     });
     std::array<float, most> scale;
     std::array<float, most> inverse;
-    for (std::size_t i = 0; i < most; ++i) {
+    for (std::size_t i = 0; i < blocks; ++i) {
       scale[i] = Code::scale_for(bits[i]);
       inverse[i] = 1 / scale[i];
     }
-    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t n) {
-      begin += first;
-      scales[begin / block] = scale[number];
-      quantise_block<Code>(input.subspan(begin, n), scale[number], inverse[number], codes + begin,
-                           [=](std::size_t i, float its, float one) { take(begin + i, its, one); });
+    for_each_block(all, block, [&](std::size_t number, std::size_t begin, std::size_t count) {
+      scales[group * blocks + number] = scale[number];
+      quantise_block<Code>(elements, first + begin, count, scale[number], inverse[number], codes);
     });
   });
-}
-
-template <class Code>
-void quantise_blocks(std::span<const float> input, std::size_t block, float* scales,
-                     typename Code::stored* codes) {
-  const auto largest = [=](std::size_t begin, std::size_t n) {
-    return largest_bits(input.subspan(begin, n));
-  };
-  quantise<Code>(input, block, scales, codes, largest, [](std::size_t, float, float) {});
-}
-
-template <class Code>
-void add_and_quantise_blocks(std::span<float> into, std::span<const float> from, std::size_t block,
-                             float* scales, typename Code::stored* codes) {
-  const auto add_and_find_largest = [=](std::size_t begin, std::size_t n) {
-    std::uint32_t largest = 0;
-    for (std::size_t i = begin; i < begin + n; ++i) {
-      into[i] += from[i];
-      largest = std::max(largest, key_of(into[i]));
-    }
-    return largest;
-  };
-  const auto subtract = [=](std::size_t i, float its, float scale) {
-    subtract_number(into[i], its, scale);
-  };
-  quantise<Code>(into, block, scales, codes, add_and_find_largest, subtract);
 }
 
 template <class Code>
@@ -247,7 +248,12 @@ void add_dequantised(const float* scales, const typename Code::stored* codes, st
 template <class Code, host_queue Queue>
 void quantise_blocks(Queue& queue, std::span<const float> input, std::size_t block, float* scales,
                      typename Code::stored* codes) {
-  queue.run([=] { widest([=] { detail::quantise_blocks<Code>(input, block, scales, codes); }); });
+  queue.run([=] {
+    widest([=] {
+      detail::quantise<Code>(detail::elements_to_quantise{input}, input.size(), block, scales,
+                             codes);
+    });
+  });
 }
 template <class Code>
 void quantise_blocks(cuda::stream& queue, std::span<const float> input, std::size_t block,
@@ -259,7 +265,10 @@ template <class Code, host_queue Queue>
 void add_and_quantise_blocks(Queue& queue, std::span<float> into, std::span<const float> from,
                              std::size_t block, float* scales, typename Code::stored* codes) {
   queue.run([=] {
-    widest([=] { detail::add_and_quantise_blocks<Code>(into, from, block, scales, codes); });
+    widest([=] {
+      detail::quantise<Code>(detail::sums_to_quantise{into, from}, into.size(), block, scales,
+                             codes);
+    });
   });
 }
 template <class Code>

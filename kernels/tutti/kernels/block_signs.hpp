@@ -29,7 +29,8 @@ inline void pack_block_signs(std::span<const float> input, std::size_t block, fl
   for_each_block(input.size(), block, [=](std::size_t number, std::size_t begin, std::size_t n) {
     const auto each = input.subspan(begin, n);
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, element::magnitude{each.data()}));
-    pack_block<rows_together>(n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; });
+    pack_block<rows_together>(
+        n, words + begin / 32, [=](std::size_t i) { return each[i] < 0; }, input.subspan(begin));
   });
 }
 
@@ -40,8 +41,9 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
     const element::magnitude_of_sum term{each.data(), from.data() + begin};
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
     const float positive = magnitudes[number];
-    pack_block<rows_together>(n, words + begin / 32,
-                              [=](std::size_t i) { return subtract_sign(each[i], positive); });
+    pack_block<rows_together>(
+        n, words + begin / 32, [=](std::size_t i) { return subtract_sign(each[i], positive); },
+        into.subspan(begin), from.subspan(begin));
   });
 }
 

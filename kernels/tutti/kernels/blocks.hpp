@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "tutti/base/host_device.hpp"
 
@@ -22,6 +23,53 @@ template <class F>
 void for_each_block(std::size_t n, std::size_t block, const F& f) {
   for (std::size_t number = 0, begin = 0; begin < n; ++number, begin += block) {
     f(number, begin, std::min(block, n - begin));
+  }
+}
+
+/// Prefetches an element that will be used soon. It is always inlined, because g++ leaves out calls
+/// of functions that only prefetch.
+[[gnu::always_inline]] inline void ask_for(const float* element) {
+  __builtin_prefetch(element, 0, 2);
+}
+
+/// Prefetches element i, or the last one if i lies beyond the end. The array must not be empty.
+[[gnu::always_inline]] inline void ask_for(std::span<const float> array, std::size_t i) {
+  ask_for(array.data() + std::min(i, array.size() - 1));
+}
+
+/// Prefetches n elements of each array, a line at a time, that will be used some time after those
+/// from `begin` on.
+template <class... Arrays>
+[[gnu::always_inline]] inline void prefetch_after(std::size_t begin, std::size_t n,
+                                                  const Arrays... arrays) {
+  constexpr std::size_t distance = 1024;
+  constexpr std::size_t line = 16;
+  for (std::size_t i = begin + distance; i < begin + distance + n; i += line) {
+    (ask_for(arrays, i), ...);
+  }
+}
+
+/// Calls `f(i)` for n numbers from `begin` on, and prefetches elements of `arrays` that follow
+/// later. No call of `f` may write what another one reads.
+///
+/// It is for loops that compute as long as memory takes: while a processor is busy with these
+/// elements, it does not look far enough ahead to keep memory busy, too. Compilers do not vectorise
+/// a loop that prefetches, so it consists of short ones that do not.
+template <class F, class... Arrays>
+void for_each_prefetching(std::size_t begin, std::size_t n, const F f, const Arrays... arrays) {
+  constexpr std::size_t piece = 64;
+  const std::size_t end = begin + n;
+  for (; begin + piece <= end; begin += piece) {
+    prefetch_after(begin, piece, arrays...);
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (std::size_t i = 0; i < piece; ++i) {
+      f(begin + i);
+    }
+  }
+  for (; begin < end; ++begin) {
+    f(begin);
   }
 }
 

@@ -84,9 +84,10 @@ void pack(std::size_t elements, std::uint32_t* words, const Negative& negative,
 inline constexpr std::size_t columns_together = 16;
 
 /// Packs one block, which lies in the first-level cache. Calls `negative(i)` once for every
-/// element.
-template <std::size_t RowsTogether, class Negative>
-void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative) {
+/// element. Prefetches elements that follow in `arrays`, which begin with this block.
+template <std::size_t RowsTogether, class Negative, class... Arrays>
+void pack_block(std::size_t elements, std::uint32_t* words, const Negative& negative,
+                const Arrays... arrays) {
   const std::size_t total = elements / 32;
   if (elements % (32 * columns_together) != 0) {
     return pack<RowsTogether>(elements, words, negative);
@@ -94,6 +95,8 @@ void pack_block(std::size_t elements, std::uint32_t* words, const Negative& nega
   std::fill_n(words, total, 0u);
   for (std::size_t begin = 0; begin < total; begin += columns_together) {
     for (std::size_t row = 0; row < 32; row += RowsTogether) {
+      constexpr std::size_t together = RowsTogether * columns_together;
+      prefetch_after(32 * begin + row * columns_together, together, arrays...);
       pack_rows(row * total + begin, total, columns_together, words + begin, negative,
                 std::make_index_sequence<RowsTogether>());
     }
@@ -134,16 +137,18 @@ inline void turn_squares(std::uint32_t* words) {
 
 /// Packs signs while reading row after row, because kernels of two arrays of which one is written
 /// are fastest in memory's order. A square's words first hold its rows, each packed as a block, and
-/// are transposed once all rows are there.
-template <class Negative>
-void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative) {
+/// are transposed once all rows are there. `negative(i)` reads element i of `arrays`.
+template <class Negative, class... Arrays>
+void pack_row_by_row(std::size_t elements, std::uint32_t* words, const Negative& negative,
+                     const Arrays... arrays) {
   const std::size_t total = sign_words(elements);
   const std::size_t squares = elements < 31 * total ? 0 : (elements - 31 * total) / square;
   for (std::size_t row = 0; row < 32; ++row) {
     for (std::size_t number = 0; number < squares; ++number) {
       const std::size_t first = row * total + number * square;
-      pack_block<16>(square, words + number * square + row * columns_together,
-                     [=](std::size_t i) { return negative(first + i); });
+      pack_block<16>(
+          square, words + number * square + row * columns_together,
+          [=](std::size_t i) { return negative(first + i); }, arrays.subspan(first)...);
     }
   }
   for (std::size_t number = 0; number < squares; ++number) {
@@ -270,7 +275,7 @@ void add_and_pack_signs(Queue& queue, std::span<float> into, std::span<const flo
       const auto negative = [=](std::size_t i) {
         return detail::add_and_vote(into[i], from[i], worth);
       };
-      detail::pack_row_by_row(into.size(), words, negative);
+      detail::pack_row_by_row(into.size(), words, negative, into, from);
     });
   });
 }

@@ -115,12 +115,9 @@ void some_rows(std::size_t count, const F& f) {
   }
 }
 
-/// Prefetches an element that will be used soon. A row ends before a processor's prefetchers have
-/// settled on it, so products prefetch the next rows while they add the current ones.
-inline void ask_for(const float* element) { __builtin_prefetch(element, 0, 2); }
-
 /// Returns how many elements lie between the begin of a group of rows and the begin of the next
-/// group of as many rows; 0 if there is no such group.
+/// group of as many rows; 0 if there is no such group. Products prefetch the next rows while they
+/// add the current ones, because a row ends before a processor's prefetchers have settled on it.
 inline std::size_t to_next_rows(const low_rank& size, std::size_t row, std::size_t rows) {
   return row + 2 * rows <= size.rows ? rows * size.columns : 0;
 }
