@@ -41,9 +41,8 @@ inline void add_and_pack_block_signs(std::span<float> into, std::span<const floa
     const element::magnitude_of_sum term{each.data(), from.data() + begin};
     element::keep_mean{magnitudes + number, n}(sum_in_lanes(n, term));
     const float positive = magnitudes[number];
-    pack_block<rows_together>(
-        n, words + begin / 32, [=](std::size_t i) { return subtract_sign(each[i], positive); },
-        into.subspan(begin), from.subspan(begin));
+    pack_block<rows_together>(n, words + begin / 32,
+                              [=](std::size_t i) { return subtract_sign(each[i], positive); });
   });
 }
 
