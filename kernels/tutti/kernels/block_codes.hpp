@@ -37,8 +37,11 @@ struct coded {
   float number{};
 };
 
-/// The bits of the NaN that is the scale of blocks that are not finite.
-inline constexpr std::uint32_t quiet_nan = 0x7fc0'0000u;
+/// Returns the scale with these bits, or NaN if the block's largest magnitude is not finite.
+TUTTI_HD inline float scale_of(std::uint32_t bits, std::uint32_t largest_bits) {
+  constexpr std::uint32_t quiet_nan = 0x7fc0'0000u;
+  return std::bit_cast<float>(largest_bits < infinity_key ? bits : quiet_nan);
+}
 
 /// Integers from -127 to 127. A scale keeps 17 significant bits, rounded up.
 struct int8_code {
@@ -54,7 +57,7 @@ struct int8_code {
     const std::uint32_t normal = exact < least ? least : exact;
     const std::uint32_t rounded_up = (normal + dropped) & ~dropped;
     const std::uint32_t held = rounded_up > most ? most : rounded_up;
-    return std::bit_cast<float>(largest_bits < infinity_key ? held : quiet_nan);
+    return scale_of(held, largest_bits);
   }
 
   static constexpr bool saturates(float) { return false; }
@@ -90,7 +93,7 @@ struct scaled_code {
     constexpr std::uint32_t least = above_one + (1u << 23);
     const std::uint32_t power = (largest_bits + ((1u << 23) - 1 - digits)) & infinity_key;
     const std::uint32_t held = power < least ? least : power > greatest ? greatest : power;
-    return std::bit_cast<float>(largest_bits < infinity_key ? held - above_one : quiet_nan);
+    return scale_of(held - above_one, largest_bits);
   }
 
   static bool saturates(float scale) { return scale == greatest_scale; }
