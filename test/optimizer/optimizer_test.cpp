@@ -19,6 +19,8 @@
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/lamb.hpp"
 #include "tutti/optimizer/lars.hpp"
 #include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
@@ -262,6 +264,24 @@ TEST(optimizer_adam, steps_first_by_its_rate) {
     EXPECT_NEAR(x[0], 0.5, 1e-4) << length;
     EXPECT_NEAR(x[1], 1.5, 1e-4) << length;
   }
+}
+
+/// With a beta of 1 the first step divides 0 by 0, and every parameter is NaN.
+TEST(optimizer_adam, and_those_like_it_refuse_to_keep_all_of_the_past) {
+  const auto refuses = []<class O>(O values) {
+    for (const double share : {1.0, -0.5, std::numeric_limits<double>::quiet_NaN()}) {
+      for (const auto beta : {&O::beta1, &O::beta2}) {
+        O wrong = values;
+        wrong.*beta = share;
+        EXPECT_THROW(expect_values(wrong), usage_error) << share;
+      }
+    }
+    values.beta1 = values.beta2 = 0;
+    EXPECT_NO_THROW(expect_values(values));
+  };
+  refuses(optimizer::adam());
+  refuses(optimizer::lamb());
+  refuses(optimizer::one_bit_adam());
 }
 
 /// Returns the bytes of worker 0's checkpoint.
