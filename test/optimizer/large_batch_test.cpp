@@ -379,6 +379,15 @@ void rates_follow_a_schedule() {
     expect_near({memory.parameters().begin(), memory.parameters().end()}, x, 2e-4);
   });
 }
+TEST(RateSchedule, OfNoStepsFallsNowhere) {
+  using optimizer::falling;
+  for (const falling how : {falling::linear, falling::cosine}) {
+    EXPECT_THROW(rate_by_schedule({.falling = how}), usage_error) << "a rate of 0 throughout";
+    EXPECT_NO_THROW(rate_by_schedule({.steps = 1, .falling = how}));
+  }
+  EXPECT_NO_THROW(rate_by_schedule({.falling = falling::in_steps}));
+}
+
 TEST(RateSchedule, ChangesEveryRanksRateAtOneStep) {
   rates_follow_a_schedule<compose<>>();
   rates_follow_a_schedule<
