@@ -1,4 +1,4 @@
-// expect: tutti: this monitor looks at the mean gradients of every step, but this architecture makes none on its workers. Fix: use monitor::variance or consensus_distance, or an architecture whose workers update, as architecture::replicated.
+// expect: tutti: this monitor compares each step's gradients with their mean, but this architecture leaves its workers none, only a sum, or the mean of the step before. Fix: use monitor::variance or consensus_distance, or an architecture such as architecture::replicated<>.
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/monitor/noise_scale.hpp"
 #include "tutti/tutti.hpp"

@@ -13,6 +13,8 @@
 
 #include "support/summing.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/delayed.hpp"
 #include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/coordination/negotiated.hpp"
@@ -129,6 +131,14 @@ TEST(NoiseScale, IsThatOfOneProcessThatSeesAllGradients) {
   noise_is_kungfus<compose<>>();
   noise_is_kungfus<compose<fusion::when_ready>>();  // where means are in buffers that are reused
 }
+
+/// A sum is not a mean, and that of the step before is not this step's: with four workers, and
+/// gradients that shrink by a tenth each step, the noise was -1986 and -27 times what it is.
+template <class Architecture>
+constexpr bool goes_with = rule::monitors_see_means<Architecture, monitor::noise_scale>::holds;
+static_assert(goes_with<architecture::all_reduce<>> && goes_with<architecture::parameter_server<>>);
+static_assert(!goes_with<architecture::delayed<architecture::all_reduce<>>>);
+static_assert(!goes_with<architecture::all_reduce<collective::ring, architecture::mean::none>>);
 
 /// Worker 1 has a batch in the first two steps only.
 TEST(NoiseScale, LeavesOutStepsInWhichAWorkerHasNoBatch) {

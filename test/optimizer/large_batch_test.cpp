@@ -1,5 +1,6 @@
 // Optimizers that need whole tensors or all gradients at a time, and schedules of their rates,
 // compared with their papers' algorithms in double.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -201,6 +202,38 @@ TEST(Clipped, MultipliesAllGradientsByOneFactor) {
   }
 }
 
+/// A dense mean shows each of them in its own way.
+TEST(Clipped, UpdatesNothingWhereTheNormIsNotFinite) {
+  for (const float wrong :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    transport::run_ranks(2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<compose<>>(
+          world, memory.tensors(), optimizer::clipped<optimizer::sgd>{{0.125f, 0.5f, 0.25f}, 8.0f});
+      take_step(engine, memory, 0);
+      engine.wait();
+      const std::vector<float> before(memory.parameters().begin(), memory.parameters().end());
+      backward(memory, world.rank(), 1);
+      memory.gradients()[3] = world.rank() == 1 ? wrong : 0.0f;
+      for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+        engine.ready(tensor_id(id));
+      }
+      engine.wait();
+      EXPECT_TRUE(std::ranges::equal(memory.parameters(), before)) << wrong;
+    });
+  }
+}
+TEST(Clipped, RefusesABoundThatTurnsGradientsRound) {
+  optimizer::clipped<optimizer::sgd> values;
+  for (const float most : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    values.most = most;
+    EXPECT_THROW(expect_values(values), usage_error) << most;
+  }
+  values.most = std::numeric_limits<float>::infinity();
+  EXPECT_NO_THROW(expect_values(values));
+}
+
 // ---- loss scaling
 
 using scaled = optimizer::loss_scaled<optimizer::clipped<optimizer::sgd>>;
@@ -346,6 +379,15 @@ void rates_follow_a_schedule() {
     expect_near({memory.parameters().begin(), memory.parameters().end()}, x, 2e-4);
   });
 }
+TEST(RateSchedule, OfNoStepsFallsNowhere) {
+  using optimizer::falling;
+  for (const falling how : {falling::linear, falling::cosine}) {
+    EXPECT_THROW(rate_by_schedule({.falling = how}), usage_error) << "a rate of 0 throughout";
+    EXPECT_NO_THROW(rate_by_schedule({.steps = 1, .falling = how}));
+  }
+  EXPECT_NO_THROW(rate_by_schedule({.falling = falling::in_steps}));
+}
+
 TEST(RateSchedule, ChangesEveryRanksRateAtOneStep) {
   rates_follow_a_schedule<compose<>>();
   rates_follow_a_schedule<

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <span>
 #include <sstream>
 #include <string>
@@ -12,10 +14,15 @@
 
 #include "support/policies.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
+#include "tutti/optimizer/adam.hpp"
+#include "tutti/optimizer/lamb.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
 
 namespace tutti::test {
@@ -259,6 +266,24 @@ TEST(optimizer_adam, steps_first_by_its_rate) {
   }
 }
 
+/// With a beta of 1 the first step divides 0 by 0, and every parameter is NaN.
+TEST(optimizer_adam, and_those_like_it_refuse_to_keep_all_of_the_past) {
+  const auto refuses = []<class O>(O values) {
+    for (const double share : {1.0, -0.5, std::numeric_limits<double>::quiet_NaN()}) {
+      for (const auto beta : {&O::beta1, &O::beta2}) {
+        O wrong = values;
+        wrong.*beta = share;
+        EXPECT_THROW(expect_values(wrong), usage_error) << share;
+      }
+    }
+    values.beta1 = values.beta2 = 0;
+    EXPECT_NO_THROW(expect_values(values));
+  };
+  refuses(optimizer::adam());
+  refuses(optimizer::lamb());
+  refuses(optimizer::one_bit_adam());
+}
+
 /// Returns the bytes of worker 0's checkpoint.
 template <class Strategy>
 std::size_t checkpoint_bytes(int ranks, const optimizer::sgd& values) {
@@ -294,6 +319,50 @@ TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
       checkpoint_bytes<servers_update>(2, heavy) - checkpoint_bytes<servers_update>(2, plain);
   EXPECT_GE(served, momenta);
   EXPECT_LE(served, momenta + lengths);
+}
+
+/// Returns the error of loading into an engine that updates by `now` what one that updates by
+/// `then` has saved.
+template <class Then, class Now>
+std::string refusal(const Then& then, const Now& now) {
+  std::string said;
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    std::stringstream file;
+    arena memory = model_of(0);
+    {
+      auto before = make_engine<compose<>>(world, memory.tensors(), then);
+      save(before, file);
+    }
+    auto engine = make_engine<compose<>>(world, memory.tensors(), now);
+    try {
+      load(engine, file);
+    } catch (const usage_error& refused) {
+      said = refused.what();
+    }
+  });
+  return said;
+}
+
+/// Both have four values and remember one float an element, so that only their names differ.
+TEST(optimizer_in_a_checkpoint, is_the_one_that_was_saved) {
+  const optimizer::sgd heavy{0.1f, 0.9f};
+  EXPECT_EQ(refusal(heavy, heavy), "");
+  EXPECT_EQ(refusal(heavy, optimizer::lars()),
+            "the checkpoint was saved with another optimizer: tutti::optimizer::sgd instead of "
+            "tutti::optimizer::lars. Fix: use the one that it was saved with");
+}
+
+TEST(optimizer_in_a_checkpoint, keeps_numbers_that_no_double_holds) {
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    const optimizer::one_bit_adam set{.freeze_step = std::numeric_limits<std::uint64_t>::max()};
+    auto engine =
+        make_engine<compose<architecture::momentum_exchange>>(world, memory.tensors(), set);
+    std::stringstream file;
+    save(engine, file);
+    load(engine, file);
+    EXPECT_EQ(engine.values().freeze_step, set.freeze_step) << "never";
+  });
 }
 
 /// Trains one worker by the first values, and then one step with each of `momenta`.

@@ -140,6 +140,18 @@ TEST(LossScale, GrowsNoFurtherThanFloatsDo) {
   EXPECT_EQ(values.scale, 2e38f);
 }
 
+/// The interval may become shorter than the row of finite steps so far.
+TEST(LossScale, GrowsByAnIntervalThatHasBecomeShorter) {
+  optimizer::loss_scaled<optimizer::sgd> values{{0.1f, 0.0f}, 8.0f, 2.0f, 0.5f, 100};
+  for (int step = 0; step < 7; ++step) {
+    values.begin_step(1);
+  }
+  values.interval = 5;
+  values.begin_step(1);
+  EXPECT_EQ(values.scale, 16);
+  EXPECT_EQ(values.finite_steps, 0U);
+}
+
 /// Whether what a step sends depends on its number, so that steps taken later differ.
 enum class depends { on_nothing, on_its_number };
 
@@ -355,6 +367,9 @@ TEST(LossScaled, RefusesValuesThatLeadToSuchAScale) {
   for (const float growth : {0.5f, -2.0f, nan, infinity}) {
     EXPECT_NE(said(1, growth, 0.5f).find("Fix: a backoff"), std::string::npos) << growth;
   }
+  optimizer::loss_scaled<optimizer::sgd> never;
+  never.interval = 0;
+  EXPECT_THROW(never.expect_values(), usage_error);
 }
 
 /// Trains with a scaler in the caller's loop. Returns each finite step's mean on the first worker,

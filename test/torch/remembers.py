@@ -108,6 +108,35 @@ def resumed_is_uninterrupted():
     assert train(other, torch.optim.Adam(other.parameters(), lr=0.01), range(4, 9)) != wanted
 
 
+def residuals_follow_the_rate():
+    """Residuals that are steps are measured in those of the rate with which they were saved, whatever
+    rate the model that loads them was wrapped with."""
+    def made_by(rate):
+        torch.manual_seed(3)
+        network = torch.nn.Linear(8, 30)
+        optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=0.9)
+        model = ours(network, strategy="strategies::EFSignSGD", optimizer=optimizer)
+        return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+    def trained(model, optimizer, scheduler, steps):
+        for step in steps:
+            model(batch(step)).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+        return [each.detach().clone() for each in model.parameters()]
+
+    first = made_by(0.5)
+    trained(*first, range(3))
+    path = os.path.join(os.environ["TUTTI_TEST_SCRATCH"], f"rate.{rank}")
+    torch.save([each.state_dict() for each in first], path)
+    wanted = trained(*first, range(3, 8))
+    for again in (made_by(0.125), first):
+        for each, its in zip(again, torch.load(path)):
+            each.load_state_dict(its)
+        for mine, other in zip(trained(*again, range(3, 8)), wanted):
+            assert torch.equal(mine, other), (mine, other)
+
+
 class Scaler:
     """Does what torch.amp.GradScaler does, which before torch 2.3 works only on CUDA."""
 
@@ -336,6 +365,7 @@ def a_scaler_is_refused():
 of_scalers = ([skipped_steps_change_nothing, rank_0_evaluates_alone] if device == "cpu" else
               [a_scaler_is_refused])
 laws.run([nothing_is_lost, a_replan_loses_nothing, ranks_must_replan_alike,
-          resumed_is_uninterrupted, *of_scalers, gradients_in_one_memory_are_two,
-          an_overflow_is_one_without_a_scaler_too, what_no_rank_uses_is_not_remembered,
+          resumed_is_uninterrupted, residuals_follow_the_rate, *of_scalers,
+          gradients_in_one_memory_are_two, an_overflow_is_one_without_a_scaler_too,
+          what_no_rank_uses_is_not_remembered,
           what_no_rank_uses_is_not_lost, a_mean_of_the_step_before_is_seen, others_state_is_refused])

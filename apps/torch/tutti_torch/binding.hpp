@@ -145,17 +145,19 @@ void bind(py::module_& module) {
             return std::pair(self.trained_by().steps(), all);
           },
           released())
+      .def_property_readonly("rate_of_residuals",
+                             [](model& self) { return self.trained_by().rate_of_residuals(); })
       .def(
           "resume",
-          [](model& self, std::uint64_t steps, const std::vector<at::Tensor>& memories, float scale,
-             const named_options& was) {
+          [](model& self, std::uint64_t steps, const std::vector<at::Tensor>& memories, double rate,
+             float scale, const named_options& was) {
             std::vector<std::vector<float>> values;
             for (const at::Tensor& each : memories) {
               const at::Tensor dense = each.cpu().contiguous();
               const float* begin = dense.data_ptr<float>();
               values.emplace_back(begin, begin + dense.numel());
             }
-            self.trained_by().resume(steps, values, scale, was);
+            self.trained_by().resume(steps, values, rate, scale, was);
           },
           released())
       .def("end_step", &model::end_step)

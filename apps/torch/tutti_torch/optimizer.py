@@ -142,6 +142,11 @@ class Optimizer:
             self._trainer().change(now)
             self._applied = now
 
+    def set_again(self) -> None:
+        """Makes the next pass set the values, even the same ones, because residuals have been loaded
+        that may be measured in steps of another rate."""
+        self._applied = None
+
     def step(self, closure=None) -> None:
         if closure is not None:
             raise RuntimeError("step(closure) computes gradients again, but the last ones are "
@@ -149,7 +154,7 @@ class Optimizer:
         if self._trainer().passes != self.steps + 1:
             raise RuntimeError("step() follows no backward pass that was averaged. Fix: call "
                                "step() once after each backward() outside no_sync()")
-        if self.values() != self._applied:
+        if self._applied not in (None, self.values()):
             raise RuntimeError("the optimizer's values were changed between the forward pass and "
                                "step(), which is too late for this step. Fix: change them after "
                                "step()")

@@ -430,6 +430,7 @@ class DataParallel(torch.nn.Module):
         steps, memories = self._trainer.saved()
         return {"strategy": self._strategy, "options": self._options, "rank": self.rank,
                 "workers": self.workers, "steps": steps, "memories": memories,
+                "rate": self._optimizer and self._trainer.rate_of_residuals,
                 "scale": self._trainer.scale}
 
     def set_extra_state(self, state) -> None:
@@ -444,7 +445,11 @@ class DataParallel(torch.nn.Module):
                                "every rank save and load its own, in a job of as many ranks")
         self._expect_one_step(state["steps"])
         was = _in_text(state.get("options", self._options))  # a saved state may lack them
-        self._trainer.resume(state["steps"], state["memories"], state["scale"], was)
+        rate = self._trainer.rate_of_residuals
+        if self._optimizer:
+            rate = state.get("rate") or rate
+            self._optimizer.set_again()
+        self._trainer.resume(state["steps"], state["memories"], rate, state["scale"], was)
 
     def _expect_one_step(self, steps: int) -> None:
         """Raises RuntimeError unless all ranks load states of the same step, because ranks at

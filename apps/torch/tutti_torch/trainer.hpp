@@ -30,11 +30,13 @@ class trainer : public tutti::adapter::trainer<Queue> {
   /// What the policies remember, in host memory. Throws tutti::usage_error if the strategy has
   /// servers.
   virtual std::vector<std::vector<float>> saved() = 0;
-  /// Restores what `saved` returned after so many steps, for losses multiplied by `scale` and a
-  /// strategy that ran under the options `was`. Throws tutti::usage_error if it does not fit this
-  /// strategy, model and optimizer.
+  /// The learning rate in whose steps residuals are measured.
+  virtual double rate_of_residuals() = 0;
+  /// Restores what `saved` returned after so many steps, for residuals in steps of the learning
+  /// rate `rate`, losses multiplied by `scale` and a strategy that ran under the options `was`.
+  /// Throws tutti::usage_error if it does not fit this strategy, model and optimizer.
   virtual void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories,
-                      float scale, const named_options& was) = 0;
+                      double rate, float scale, const named_options& was) = 0;
 };
 
 /// What a model asks of a compiled strategy.

@@ -58,15 +58,17 @@ class trainer_of final : private Transports, public trainer_over<Transports, Str
     return all;
   }
 
-  void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories, float scale,
-              const named_options& was) override {
+  double rate_of_residuals() override { return base::engine().rate_of_residuals(); }
+
+  void resume(std::uint64_t steps, const std::vector<std::vector<float>>& memories, double rate,
+              float scale, const named_options& was) override {
     auto& engine = base::engine();
     engine.drain();
     const auto its = base::memories_under(options_from<Strategy>(was), steps, memories);
     if (scale != base::scale()) {
       base::scaled_by(scale);
     }
-    engine.resume(steps, engine.values(), engine.rate_of_residuals(), {}, its);
+    engine.resume(steps, engine.values(), rate, {}, its);
   }
 
  private:

@@ -60,6 +60,7 @@ struct all_reduce {
   // Compressors of several rounds make the mean when they decode the last sum.
   static constexpr bool adds_in_rounds = Mean == mean::after;
   static constexpr bool divides_first = Mean == mean::before;
+  static constexpr bool leaves_sums = Mean == mean::none;
   static constexpr bool completes_alone = false;
   static constexpr bool ordered_start = Collective::ordered_start;
   static constexpr bool has_halves = splitting_collective<Collective>;

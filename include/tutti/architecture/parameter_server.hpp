@@ -67,6 +67,7 @@ struct parameter_server {
   using consistency = Consistency;
   static constexpr mean mean_rule = Mean;
   static constexpr bool divides_first = Mean == mean::before;
+  static constexpr bool leaves_sums = Mean == mean::none;
   static constexpr bool adds_payloads = false;
   static constexpr bool completes_alone = true;
   static constexpr bool receives_from_any = true;

@@ -31,6 +31,7 @@ struct replicated {
   static constexpr bool adds_payloads = Mean != mean::after;
   static constexpr bool adds_in_rounds = Mean == mean::after;
   static constexpr bool divides_first = Mean == mean::before;
+  static constexpr bool leaves_sums = Mean == mean::none;
   static constexpr bool completes_alone = false;
 
   template <class Compression, class Transport>

@@ -112,6 +112,7 @@ struct switch_at {
   static constexpr bool completes_alone = First::completes_alone && Second::completes_alone;
   static constexpr bool ordered_start = facts::ordered_start<First> || facts::ordered_start<Second>;
   static constexpr bool divides_first = facts::divides_first<First> || facts::divides_first<Second>;
+  static constexpr bool leaves_sums = facts::leaves_sums<First> || facts::leaves_sums<Second>;
   static constexpr bool has_halves =
       facts::has_halves<First> && facts::has_halves<Second> && !averages_models;
   static constexpr bool encodes_means = facts::encodes_means<First> || facts::encodes_means<Second>;

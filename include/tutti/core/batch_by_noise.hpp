@@ -22,7 +22,8 @@ enum class rate_follows { nothing, square_root, batch };
 /// The training loop makes `passes()` passes in each step and calls this through core/acting.hpp.
 /// The engine's monitor must be monitor::noise_scale, alone or in a tee; its estimate is over all
 /// workers, so that all of them choose alike. A run that is resumed from a checkpoint starts with
-/// the passes of its options again.
+/// the passes of its options again, but with the learning rate of the saved passes: set the rate of
+/// the first ones after `load`, as rate_by_schedule does by itself.
 /// Cost: the end of a window waits for every tensor and for the monitor's sums; a change costs what
 /// `engine::replan` costs.
 /// After: McCandlish, Kaplan and Amodei, 2018; KungFu's adaptive batch size, Mai et al., OSDI 2020.

@@ -31,7 +31,7 @@ namespace tutti {
 namespace detail {
 
 using magic = std::array<char, 8>;
-inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '-', '9', '\n'};
+inline constexpr magic checkpoint_magic{'t', 'u', 't', 't', 'i', '1', '0', '\n'};
 
 /// Writes a checkpoint to a stream. Hashes of everything written so far stand between the values,
 /// so that a damaged file is reported as damaged, and not as that of another run.
@@ -264,6 +264,7 @@ void save(Engine& engine, std::ostream& out) {
   detail::checkpoint_writer file(out);
   detail::write_head(file, {std::string(type_name<typename Engine::strategy>()),
                             engine.world().size(), engine.worker(), engine.steps()});
+  file.text(type_name<std::remove_cvref_t<decltype(engine.values())>>());
   file.value(hash_of_order(engine.planned()));
   file.value(hash_of_owners(engine.planned()));
   file.value(detail::hash_of_launches(engine));
@@ -275,10 +276,7 @@ void save(Engine& engine, std::ostream& out) {
     file.text(each.name);
     file.floats(host_view(queue, each.parameter));
   }
-  auto values = engine.values();
-  decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
-    file.value(static_cast<double>(value));
-  });
+  file.options(engine.values());
   file.value(engine.rate_of_residuals());
   const auto memories = engine.memories();
   file.value(floats_in(memories));
@@ -338,6 +336,8 @@ void load(Engine& engine, std::istream& in) {
         sentence({"the checkpoint was written by rank ", head.rank, " and is read by rank ",
                   engine.worker(), ". Fix: give each rank the file it wrote"}));
   }
+  auto values = engine.values();
+  detail::expect(file.text(), type_name<decltype(values)>(), "optimizer");
   const auto order = file.template value<std::uint64_t>();
   const auto owners = file.template value<std::uint64_t>();
   const bool same_launches =
@@ -364,10 +364,7 @@ void load(Engine& engine, std::istream& in) {
     detail::expect(file.text(), each.name, "model");
     read(file, each.parameter);
   }
-  auto values = engine.values();
-  decltype(values)::describe(values, [&file](std::string_view, auto& value, std::string_view) {
-    value = static_cast<std::remove_reference_t<decltype(value)>>(file.template value<double>());
-  });
+  file.options(values);
   const auto rate_of_residuals = file.template value<double>();
   // Kept for later: `resume` first lets policies take copies of the parameters read above, and only
   // then restores what they remember.

@@ -15,13 +15,20 @@ namespace tutti {
 /// share a rate.
 class rate_by_schedule {
  public:
-  /// Throws usage_error if `every` or the schedule's own `every` is 0.
+  /// Throws usage_error if `every` or the schedule's own `every` is 0, or if the rate is to fall
+  /// linearly or as a cosine and the schedule has 0 steps, so that it would be the lowest at once.
   explicit rate_by_schedule(const optimizer::rate_schedule& set, std::uint64_t every = 1)
       : set_(set), every_(every) {
     if (set.every == 0 || every == 0) {
       throw usage_error(
           "a learning rate cannot change every 0 steps. Fix: 1 step or more from one rate to the "
           "next");
+    }
+    using optimizer::falling;
+    if (set.steps == 0 && (set.falling == falling::linear || set.falling == falling::cosine)) {
+      throw usage_error(
+          "a learning rate cannot fall to its lowest within 0 steps. Fix: the schedule's steps, or "
+          "falling::constant");
     }
   }
 

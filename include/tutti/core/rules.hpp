@@ -233,7 +233,9 @@ constexpr bool makes_means = !facts::has_arrive<detail::state_of<Architecture>>;
 
 template <class Architecture, class Monitor>
 struct monitors_see_means {
-  static constexpr bool holds = !facts::sees_means<Monitor> || makes_means<Architecture>;
+  static constexpr bool holds = !facts::sees_means<Monitor> ||
+                                (makes_means<Architecture> && facts::delay<Architecture> == 0 &&
+                                 !facts::leaves_sums<Architecture>);
 };
 
 template <class Architecture, class Optimizer>
@@ -493,10 +495,10 @@ struct check_monitors_read_host_memory {
 template <class Architecture, class Monitor>
 struct check_monitors_see_means {
   static_assert(monitors_see_means<Architecture, Monitor>::holds,
-                "tutti: this monitor looks at the mean gradients of every step, but this "
-                "architecture makes none on its workers. Fix: use monitor::variance or "
-                "consensus_distance, or an architecture whose workers update, as "
-                "architecture::replicated.");
+                "tutti: this monitor compares each step's gradients with their mean, but this "
+                "architecture leaves its workers none, only a sum, or the mean of the step before. "
+                "Fix: use monitor::variance or consensus_distance, or an architecture such as "
+                "architecture::replicated<>.");
 };
 template <class Architecture, class Optimizer>
 struct check_all_gradients_are_seen {

@@ -49,6 +49,9 @@ struct adam {
           "coupled: weight decay is added to the gradient; decoupled: to the step (AdamW)");
   }
 
+  /// Throws usage_error unless beta1 and beta2 are from 0 to below 1.
+  void expect_values() const { expect_shares(beta1, beta2); }
+
   static std::size_t memory_per_element() { return 2; }
 
   template <class Queue>

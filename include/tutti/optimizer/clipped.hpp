@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tutti/base/error.hpp"
 #include "tutti/role/optimizer.hpp"
 
 namespace tutti::optimizer {
@@ -9,7 +10,8 @@ namespace tutti::optimizer {
 /// Applies another optimizer to gradients whose norm over the whole model is at most `most`: if it
 /// is greater, all gradients are multiplied by most / norm. Every worker sees the same mean, so all
 /// workers clip alike. All gradients of a step must be known before any tensor is updated, so that
-/// no update crosses the iteration's end. Runs on the host only. Cost: a pass over the mean
+/// no update crosses the iteration's end. A step whose norm is infinite or NaN updates nothing,
+/// because no factor would make it `most`. Runs on the host only. Cost: a pass over the mean
 /// gradient, and another where it clips. After: Pascanu, Mikolov and Bengio, "On the difficulty of
 /// training recurrent neural networks", ICML 2013.
 template <optimizer_policy Optimizer>
@@ -29,9 +31,21 @@ struct clipped : Optimizer {
     Optimizer::describe(self, visit);
   }
 
+  /// Throws usage_error unless `most` is above 0.
+  void expect_values() const {
+    if (!(most > 0)) {
+      throw usage_error(
+          "the norm to which gradients are clipped must be above 0. Fix: 1, for example");
+    }
+    tutti::expect_values(static_cast<const Optimizer&>(*this));
+  }
+
   bool restores_residuals() const { return true; }  // the sum of squares is computed only if true
   float begin_step(double squares) {
     const double norm = std::sqrt(squares);
+    if (!std::isfinite(norm)) {
+      return 0;
+    }
     const double factor = norm > static_cast<double>(most) ? static_cast<double>(most) / norm : 1;
     if constexpr (facts::needs_all_gradients<Optimizer>) {
       return static_cast<float>(factor) * Optimizer::begin_step(squares * factor * factor);

@@ -37,6 +37,9 @@ struct lamb {
     visit("weight_decay", self.weight_decay, "share of a parameter added to its direction");
   }
 
+  /// Throws usage_error unless beta1 and beta2 are from 0 to below 1.
+  void expect_values() const { expect_shares(beta1, beta2); }
+
   static std::size_t memory_per_element() { return 2; }
 
   template <class Queue>

@@ -54,7 +54,7 @@ struct loss_scaled : Optimizer {
   }
 
   /// Throws usage_error for a scale by which gradients cannot be divided, for a `backoff` that is
-  /// not between 0 and 1, and for a `growth` that is below 1 or infinite.
+  /// not between 0 and 1, for a `growth` that is below 1 or infinite, and for an `interval` of 0.
   void expect_values() const {
     expect_scale(scale);
     if (!(backoff > 0 && backoff < 1 && growth >= 1 && std::isfinite(growth))) {
@@ -62,6 +62,11 @@ struct loss_scaled : Optimizer {
           "the loss's scale must fall after a step that is not finite, and must not fall after "
           "others. Fix: a backoff above 0 and below 1, such as 0.5, and a growth of 1 or more, "
           "such as 2");
+    }
+    if (interval == 0) {
+      throw usage_error(
+          "the loss's scale cannot grow after every 0 steps. Fix: an interval of 1 or more, and a "
+          "growth of 1 if the scale must not grow");
     }
     tutti::expect_values(static_cast<const Optimizer&>(*this));
   }
@@ -74,7 +79,7 @@ struct loss_scaled : Optimizer {
       return 0;
     }
     const float factor = 1 / scale;
-    if (++finite_steps == interval) {
+    if (++finite_steps >= interval) {
       scale = std::isfinite(scale * growth) ? scale * growth : scale;
       finite_steps = 0;
     }

@@ -71,6 +71,10 @@ constexpr bool divides_first = requires {
   requires A::divides_first;
 };
 template <class A>
+constexpr bool leaves_sums = requires {
+  requires A::leaves_sums;
+};
+template <class A>
 constexpr bool gives_gradients_back = requires {
   requires A::gives_gradients_back;
 };
@@ -452,6 +456,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `completes_alone`: a rank's launch completes even if no other worker starts it now.
 /// * `carries`: what is sent, by default `gradient`.
 /// * `divides_first`: gradients are divided for their mean before they are encoded.
+/// * `leaves_sums`: the sum of the ranks' gradients is never divided by their number.
 /// * `owns_parameters`: only the owners of parameters run the optimizer. Owners are the servers, or
 ///   each rank for its parts.
 /// * `ignores_compression`: everything is sent as it is.

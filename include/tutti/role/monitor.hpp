@@ -113,8 +113,8 @@ concept hears_of_scales = requires(Hearing& monitor, float scale) {
 /// * `mean(which, gradient)`: called as `record` is, with the mean gradient that the optimizer is
 ///   about to be given, before it is divided by a loss scale or clipped, and before the tensor's
 ///   `arrived`. A step that is skipped has none. Where each rank's own model or a server
-///   applies the gradient there is no such mean, and a monitor with `mean` is refused when
-///   compiling.
+///   applies the gradient there is no such mean. A monitor with `mean` is refused there when
+///   compiling, and where workers get a sum or the mean of the step before.
 ///
 /// A monitor that needs sums over all workers has both of these, called as `record` is:
 /// * `sums()`: returns a span of doubles, this rank's contribution to the sums of the step that has
