@@ -182,5 +182,35 @@ TEST(partition_among, leaves_alone_what_does_not_ask_for_servers) {
   EXPECT_EQ(among(partition::into({.elements = 3}), 2).piece_ends(7), (ends{3, 6, 7}));
 }
 
+/// A partition of one's own without a constructor.
+struct in_pieces {
+  using role = tutti::role::partition;
+
+  struct options {
+    std::size_t pieces{2};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("pieces", self.pieces, "cut a bucket into this many pieces");
+    }
+  };
+
+  std::vector<std::size_t> piece_ends(std::size_t elements) const {
+    std::vector<std::size_t> ends(set.pieces);
+    for (std::size_t i = 0; i < set.pieces; ++i) {
+      ends[i] = part_begin(elements, set.pieces, i + 1);
+    }
+    return ends;
+  }
+
+  options set{};
+};
+static_assert(partition_policy<in_pieces>);
+
+TEST(OwnPartition, IsMadeWithItsOptions) {
+  EXPECT_EQ(make_policy<in_pieces>({.pieces = 3}).piece_ends(9), (ends{3, 6, 9}));
+  EXPECT_EQ(make_policy<in_pieces>({}).piece_ends(9), (ends{5, 9}));
+}
+
 }  // namespace
 }  // namespace tutti
