@@ -14,12 +14,62 @@
 #include "tutti/collective/canonical.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine.hpp"
+#include "tutti/monitor/timeline.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
 
 namespace tutti::test {
 namespace {
+
+constexpr seconds pause = 1e-3;
+
+/// Each rank starts what is ready one pause after the first of it became ready.
+struct paced {
+  using role = tutti::role::coordination;
+  static constexpr bool one_order = false;
+
+  template <class Choice>
+  class state {
+   public:
+    state(const plan&, std::span<const tensor>, coordination::ranks, const no_options&,
+          Choice choice)
+        : choice_(std::move(choice)) {}
+
+    void ready(std::uint32_t bucket, seconds now) {
+      choice_.ready(bucket);
+      due_ = due_.value_or(now + pause);
+    }
+    void hear(int, std::span<const std::uint32_t>, seconds) {}
+    void released(std::uint32_t chunk, seconds) { choice_.released(chunk); }
+    std::optional<seconds> due() const { return due_; }
+    void tick(seconds now) {
+      if (due_ && now >= *due_) {
+        due_.reset();
+        open_ = true;
+      }
+    }
+    template <class Say>
+    void speak(Say) {}
+    template <class IsReady>
+    std::optional<std::uint32_t> next(IsReady, std::size_t) {
+      const auto chunk = open_ ? choice_.next() : std::nullopt;
+      open_ = chunk.has_value();
+      return chunk;
+    }
+    template <class IsReady>
+    std::optional<std::uint32_t> stuck(IsReady) const {
+      return std::nullopt;
+    }
+    bool expects_words() const { return false; }
+
+   private:
+    Choice choice_;
+    std::optional<seconds> due_{};
+    bool open_ = false;
+  };
+};
+static_assert(coordination_policy<paced>);
 
 /// Rank 0 starts a bucket once every rank has reported it. Each report and each start is said in a
 /// call of its own.
@@ -129,6 +179,36 @@ TEST(OwnMachine, MaySayAsManyWordsAsItHas) {
           co_await engine.close();
           ++ended;
         });
+    EXPECT_EQ(ended, size);
+  }
+}
+
+TEST(OwnMachine, IsToldTheTimeThatItAsksFor) {
+  using strategy = compose<paced, architecture::all_reduce<collective::canonical>>;
+  for (const int size : {1, 2, 3}) {
+    int ended = 0;
+    transport::run_simulated(transport::network(size, transport::link{1e9, 1e-6}),
+                             [&](transport::simulated& world) -> task {
+                               arena memory = model_of(world.rank());
+                               auto engine = make_engine<strategy>(
+                                   world, memory.tensors(), optimizer_of(),
+                                   engine_options<strategy>{}, monitor::timeline());
+                               co_await engine.started();
+                               for (int step = 0; step < 3; ++step) {
+                                 const seconds begun = world.now();
+                                 backward(memory, engine.worker(), step);
+                                 for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+                                   engine.ready(tensor_id(id));
+                                 }
+                                 for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+                                   co_await engine.arrival(tensor_id(id));
+                                 }
+                                 EXPECT_GE(world.now(), begun + pause);
+                                 EXPECT_LT(world.now(), begun + 2 * pause);
+                               }
+                               co_await engine.close();
+                               ++ended;
+                             });
     EXPECT_EQ(ended, size);
   }
 }
