@@ -3,9 +3,19 @@
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "support/policies.hpp"
+#include "tutti/base/cost.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/options.hpp"
+#include "tutti/base/plan.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
+#include "tutti/core/plan_maker.hpp"
+#include "tutti/fusion/none.hpp"
 #include "tutti/partition/into.hpp"
 #include "tutti/partition/none.hpp"
 #include "tutti/partition/over_servers.hpp"
@@ -180,6 +190,79 @@ TEST(partition_over_servers, covers_every_size_below_and_above_any_bound) {
 
 TEST(partition_among, leaves_alone_what_does_not_ask_for_servers) {
   EXPECT_EQ(among(partition::into({.elements = 3}), 2).piece_ends(7), (ends{3, 6, 7}));
+}
+
+/// A partition of one's own without a constructor.
+struct in_pieces {
+  using role = tutti::role::partition;
+
+  struct options {
+    std::size_t pieces{2};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("pieces", self.pieces, "cut a bucket into this many pieces");
+    }
+  };
+
+  std::vector<std::size_t> piece_ends(std::size_t elements) const {
+    std::vector<std::size_t> ends(set.pieces);
+    for (std::size_t i = 0; i < set.pieces; ++i) {
+      ends[i] = part_begin(elements, set.pieces, i + 1);
+    }
+    return ends;
+  }
+
+  options set{};
+};
+static_assert(partition_policy<in_pieces>);
+
+/// A partition of one's own that answers with these ends.
+struct as_told {
+  using role = tutti::role::partition;
+
+  ends piece_ends(std::size_t) const { return told; }
+
+  ends told{};
+};
+/// A fusion that answers with these ends.
+struct groups_as_told {
+  using role = tutti::role::fusion;
+
+  ends group_ends(std::span<const tensor_facts>, const profile&) const { return told; }
+
+  ends told{};
+};
+
+/// Ends of one's own partition or fusion are checked when the plan is made.
+TEST(OwnPartition, IsRefusedUnlessItsEndsAscendToTheLast) {
+  const std::vector<tensor> forward{tensor::phantom("a", 6), tensor::phantom("b", 4)};
+  const auto refused = [&](const ends& pieces, const ends& groups) {
+    try {
+      make_plan(forward, groups_as_told{groups}, as_told{pieces}, {}, [](plan&) {});
+      return std::string("not refused");
+    } catch (const usage_error& sentence) {
+      return std::string(sentence.what());
+    }
+  };
+  EXPECT_EQ(refused({3, 7, 10}, {2}), "not refused");
+  EXPECT_EQ(refused({0, 3, 3, 10}, {2}), "not refused");  // pieces of nothing are left out
+  for (const ends& pieces : {ends{}, ends{3, 7}, ends{7, 3, 10}, ends{3, 11}, ends{11, 10}}) {
+    EXPECT_NE(refused(pieces, {2}).find("partition"), std::string::npos);
+  }
+  for (const ends& groups : {ends{}, ends{1}, ends{0, 2}, ends{1, 1, 2}, ends{2, 1, 2}, ends{3}}) {
+    EXPECT_NE(refused({10}, groups).find("fusion"), std::string::npos);
+  }
+  // A bucket without elements is one empty piece, and there is no bucket if there is no tensor.
+  const std::vector<tensor> empty{tensor::phantom("nothing", 0)};
+  EXPECT_THROW(make_plan(empty, fusion::none(), as_told{}, {}, [](plan&) {}), usage_error);
+  EXPECT_EQ(make_plan(empty, fusion::none(), as_told{{0, 0}}, {}, [](plan&) {}).chunks.size(), 1u);
+  EXPECT_TRUE(make_plan({}, groups_as_told{}, as_told{}, {}, [](plan&) {}).buckets.empty());
+}
+
+TEST(OwnPartition, IsMadeWithItsOptions) {
+  EXPECT_EQ(make_policy<in_pieces>({.pieces = 3}).piece_ends(9), (ends{3, 6, 9}));
+  EXPECT_EQ(make_policy<in_pieces>({}).piece_ends(9), (ends{5, 9}));
 }
 
 }  // namespace

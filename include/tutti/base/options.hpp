@@ -47,7 +47,13 @@ template <class Policy>
 constexpr Policy make_policy(const options_of<Policy>& options) {
   if constexpr (std::constructible_from<Policy, const options_of<Policy>&>) {
     return Policy(options);
+  } else if constexpr (requires { Policy{options}; }) {  // an aggregate, under clang 14
+    return Policy{options};
   } else {
+    static_assert(std::same_as<options_of<Policy>, no_options>,
+                  "tutti: this policy has options, but cannot be made with them, so they would do "
+                  "nothing. Fix: give it a constructor that takes them; a policy that derives from "
+                  "another inherits that one's with a using declaration.");
     return Policy{};
   }
 }

@@ -33,6 +33,7 @@ namespace tutti::coordination {
 struct leader {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;
+  static constexpr bool keeps_time = false;
 
   template <class Choice>
   class state {

@@ -31,6 +31,7 @@ namespace tutti::coordination {
 struct learned {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;
+  static constexpr bool keeps_time = false;
 
   template <class Choice>
   class state : leader::state<Choice> {

@@ -21,6 +21,7 @@ namespace tutti::coordination {
 struct local {
   using role = tutti::role::coordination;
   static constexpr bool one_order = false;
+  static constexpr bool keeps_time = false;
 
   template <class Choice>
   class state {

@@ -34,6 +34,7 @@ namespace tutti::coordination {
 struct negotiated {
   using role = tutti::role::coordination;
   static constexpr bool one_order = true;
+  static constexpr bool keeps_time = false;
   static constexpr bool joins = true;
 
   struct options {

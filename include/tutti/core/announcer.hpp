@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/gate.hpp"
@@ -24,8 +25,8 @@ namespace tutti {
 template <class Transport>
 class announcer {
  public:
-  /// Sends to the ranks in [first, last). At most `room` words may be said that a receiver has not
-  /// read. A single `say` may exceed that if all receivers have read everything before.
+  /// Sends to the ranks in [first, last). Memory is allocated at once for `room` words that a
+  /// receiver has not read, and for more of them when they are said.
   [[gnu::cold]] announcer(Transport& world, tag where, int first, int last, std::size_t room,
                           void (*heard)(void*), void* context)
       : world_(&world),
@@ -46,9 +47,8 @@ class announcer {
   [[gnu::cold]] ~announcer() = default;
 
   void say(std::span<const std::uint32_t> words) {
-    if (words.size() > places()) {
-      // All receivers have read everything before so much is said, so nothing refers to the log.
-      log_ = std::vector<std::uint32_t>(2 * std::bit_ceil(words.size()));
+    if (const std::size_t unread = end_ - read_by_all() + words.size(); unread > places()) {
+      grow(unread);
     }
     for (const std::uint32_t word : words) {
       const std::size_t place = end_++ & (places() - 1);
@@ -105,6 +105,30 @@ class announcer {
 
   std::size_t places() const { return log_.size() / 2; }
 
+  /// Returns how many words every receiver has read.
+  std::size_t read_by_all() const {
+    std::size_t least = end_;
+    for (const listener& each : listeners_) {
+      least = std::min(least, each.read);
+    }
+    return least;
+  }
+
+  /// Makes room for so many words that a receiver has not read. The log before is kept until all
+  /// receivers have read everything, because messages under way lie in it.
+  [[gnu::cold]] void grow(std::size_t words) {
+    if (is_read()) {
+      earlier_.clear();
+    }
+    std::vector<std::uint32_t> larger(2 * std::bit_ceil(words));
+    const std::size_t room = larger.size() / 2;
+    for (std::size_t word = read_by_all(); word != end_; ++word) {
+      const std::size_t place = word & (room - 1);
+      larger[place] = larger[place + room] = log_[word & (places() - 1)];
+    }
+    earlier_.push_back(std::exchange(log_, std::move(larger)));
+  }
+
   task stream_to(int peer, listener& its) {
     while (its.read != end_ || !closing_) {  // after a failure the send throws, which ends the loop
       if (its.read == end_) {
@@ -129,6 +153,8 @@ class announcer {
   void (*heard_)(void*);
   void* context_;
   std::vector<std::uint32_t> log_;
+  std::vector<std::vector<std::uint32_t>>
+      earlier_{};        ///< smaller logs of which messages may be sent
   std::size_t end_ = 0;  ///< words said so far
   bool closing_ = false;
   std::list<listener> listeners_{};  // a list, because the streams keep references to its elements

@@ -69,7 +69,8 @@ struct pick<Role, Default, First, Rest...>
                          pick<Role, Default, Rest...>> {};
 
 template <class... Policies>
-struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
+struct composition : private rule::strategies_have_the_role<Policies>...,
+                     private rule::one_policy_a_role<role::fusion, Policies...>,
                      private rule::one_policy_a_role<role::partition, Policies...>,
                      private rule::one_policy_a_role<role::schedule, Policies...>,
                      private rule::one_policy_a_role<role::coordination, Policies...>,

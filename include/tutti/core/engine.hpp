@@ -87,8 +87,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using options = typename types::options;
   using compression = typename types::compression;
   using architecture = typename types::architecture;
-  /// Whether launches wait for a timer (Horovod's cycle time), for which a thread must be awake.
-  static constexpr bool has_cycle = requires(const options& set) { set.fusion.cycle; };
+  /// Whether launches wait for a timer (such as Horovod's cycle), for which a thread must be awake.
+  static constexpr bool has_cycle = types::ticks;
 
   [[gnu::cold]] engine(Transport& world, std::vector<tensor> tensors, Optimizer optimizer,
                        options set, Monitor monitor = {})

@@ -51,6 +51,8 @@ struct engine_types {
       std::conditional_t<needs_one_order || choice::gathers, tutti::coordination::leader,
                          tutti::coordination::local>,
       typename strategy::coordination>;
+  /// Whether launches may wait for a timer.
+  static constexpr bool ticks = choice::has_cycle || facts::keeps_time<coordination>;
 };
 
 /// Checks that an engine's transport, optimizer and monitor go with its strategy.

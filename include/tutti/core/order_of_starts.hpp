@@ -51,7 +51,7 @@ class order_of_starts {
   using observer_type = observer<typename Types::monitor, transport>;
   static_assert(coordination_machine<machine_type>);
   static constexpr bool gathers = Types::choice::gathers;
-  static constexpr bool ticks = Types::choice::has_cycle;
+  static constexpr bool ticks = Types::ticks;
 
  public:
   /// Whether ranks tell each other in which order launches start.
@@ -274,7 +274,7 @@ class order_of_starts {
   };
   struct silence {};
 
-  /// The time, or 0 where no cycle has to be timed.
+  /// The time, or 0 where nothing has to be timed.
   seconds now() const {
     if constexpr (ticks) {
       return world_->now();

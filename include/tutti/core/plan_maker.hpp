@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/base/assert.hpp"
 #include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/function_ref.hpp"
@@ -124,8 +123,25 @@ inline std::size_t length_of_gradient(const tensor& each) {
   }
 }
 
+/// Throws usage_error unless the ends that `verb` of a policy returned ascend to the last one,
+/// `whole`. `least` is the least length between two of them.
+[[gnu::cold]] inline void expect_ends(std::string_view verb, std::span<const std::size_t> ends,
+                                      std::size_t whole, std::size_t least) {
+  std::size_t before = 0;
+  bool ascend = !ends.empty() && ends.back() == whole;
+  for (const std::size_t each : ends) {
+    ascend = ascend && each >= before && each - before >= least;
+    before = each;
+  }
+  if (!ascend) {
+    throw usage_error(sentence({"the ends that ", verb, " returned do not ascend to ", whole,
+                                ". Fix: return one past the last of each group or piece, in "
+                                "ascending order, for all of them"}));
+  }
+}
+
 /// Moves each cut of a bucket on to the end of the block that it lies in. `ends` are the ends of
-/// the bucket's pieces.
+/// the bucket's pieces. Those of pieces without elements are left out, except for the only one.
 [[gnu::cold]] inline std::vector<std::size_t> cut_between(std::vector<std::size_t> ends,
                                                           std::size_t block) {
   const std::size_t all = ends.back();
@@ -134,11 +150,11 @@ inline std::size_t length_of_gradient(const tensor& each) {
     if (const std::size_t begun = each % block; begun != 0) {
       each = std::min(all, each - begun + std::min(block, all));
     }
-    if (cuts == 0 || each != ends[cuts - 1]) {
+    if (each != (cuts == 0 ? 0 : ends[cuts - 1])) {
       ends[cuts++] = each;
     }
   }
-  ends.resize(cuts);
+  ends.resize(std::max<std::size_t>(cuts, 1));
   return ends;
 }
 
@@ -218,15 +234,14 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
 /// `begin` on, and its groups end at `ends`.
 [[gnu::cold]] inline void add_buckets(plan& made, std::size_t begin, std::size_t tensors,
                                       std::span<const std::size_t> ends) {
+  expect_ends("the fusion's group_ends", ends, tensors, 1);
   std::size_t first = 0;
   for (const std::size_t end : ends) {
-    TUTTI_ASSERT(end > first && end <= tensors, "a fusion's groups must ascend");
     const std::size_t element = made.first_element[begin + first];
     made.buckets.push_back(
         {begin + first, end - first, element, made.first_element[begin + end] - element, 0, 0});
     first = end;
   }
-  TUTTI_ASSERT(first == tensors, "a fusion must cover every tensor");
 }
 
 /// Sorts buckets in the order in which a backward pass completes them, which is that of their last
@@ -262,7 +277,6 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
     cut = piece_end;
     ++group.chunks;
   }
-  TUTTI_ASSERT(cut == group.elements && group.chunks > 0, "a partition must cover its bucket");
 }
 
 [[gnu::cold]] inline void expect_few_chunks(const plan& made) {
@@ -319,9 +333,13 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
   for (std::uint32_t number = 0; number < made.buckets.size(); ++number) {
     const std::size_t elements = made.buckets[number].elements;
     const tensor_class& its = classes[index(made.at(made.buckets[number].first_tensor))];
-    add_chunks(made, number, its,
-               its.alone ? std::vector<std::size_t>{elements}
-                         : cut_between(piece_ends(elements), its.block));
+    std::vector<std::size_t> ends{elements};
+    if (!its.alone) {
+      ends = piece_ends(elements);
+      expect_ends("the partition's piece_ends", ends, elements, 0);
+      ends = cut_between(std::move(ends), its.block);
+    }
+    add_chunks(made, number, its, ends);
   }
   expect_few_chunks(made);
   place(made);
@@ -336,8 +354,9 @@ inline bool alike(const tensor_class& a, const tensor_class& b) {
 /// whatever the partition says, a single chunk. The fusion sees each class as if there were no
 /// other. `place(plan)` sets the rank that owns each chunk. The plan's hash also covers `settings`,
 /// which every rank must set alike and which the plan does not show. Throws usage_error if the plan
-/// has too many chunks, if a tensor's memory does not fit its elements, or if the profile is of
-/// another number of tensors.
+/// has too many chunks, if the fusion or the partition returns ends that do not ascend to the last
+/// one, if a tensor's memory does not fit its elements, or if the profile is of another number of
+/// tensors.
 template <fusion_policy Fusion, partition_policy Partition, class Place,
           class ClassOf = detail::of_one_class>
 plan make_plan(std::span<const tensor> forward, const Fusion& fusion, const Partition& partition,

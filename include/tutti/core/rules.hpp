@@ -593,4 +593,20 @@ struct one_policy_a_role {
                 "policy.");
 };
 
+/// Whether a strategy has a policy of this one's role. It would not use any other.
+template <class Policy>
+struct strategies_have_the_role {
+  using role = typename Policy::role;
+  static constexpr bool holds = std::is_same_v<role, tutti::role::fusion> ||
+                                std::is_same_v<role, tutti::role::partition> ||
+                                std::is_same_v<role, tutti::role::schedule> ||
+                                std::is_same_v<role, tutti::role::coordination> ||
+                                std::is_same_v<role, tutti::role::compression> ||
+                                std::is_same_v<role, tutti::role::architecture>;
+  static_assert(holds,
+                "tutti: a strategy has no policy of this role, so it would do nothing. Fix: name a "
+                "collective in its architecture, as architecture::all_reduce<collective::ring>, "
+                "and pass an optimizer, transport or monitor to make_engine.");
+};
+
 }  // namespace tutti::rule

@@ -43,6 +43,13 @@ template <class C>
 requires requires { C::joins; }
 constexpr bool joins<C> = C::joins;
 
+/// Whether the machine may ask for the time although the fusion has no cycle.
+template <class C>
+constexpr bool keeps_time = true;
+template <class C>
+requires requires { C::keeps_time; }
+constexpr bool keeps_time<C> = C::keeps_time;
+
 }  // namespace facts
 
 /// The interface of a coordination's machine. `now` never decreases. After every event the engine
@@ -50,11 +57,12 @@ constexpr bool joins<C> = C::joins;
 ///
 /// * `ready(bucket, now)`: all tensors of the bucket have their gradients on this rank. It is not
 ///   called for that bucket again before the bucket's chunks have been started and have arrived.
-/// * `hear(peer, words, now)`: rank `peer`'s machine has said these words, complete, in one call of
-///   its `say`. Throws communication_error if the two ranks' decisions differ.
+/// * `hear(peer, words, now)`: rank `peer`'s machine has said these words, in one call of its `say`
+///   or in several, one after the other. What one call says comes complete. Throws
+///   communication_error if the two ranks' decisions differ.
 /// * `released(launch, now)`: the launch's bytes have left this rank.
 /// * `due()`: returns when the machine wants a call of `tick(now)`, or nothing if it waits for
-///   events only.
+///   events only, as it must once it has let everything start that is ready.
 /// * `speak(say)`: calls `say(span of words)` for whatever the machine has to say. Rank 0 speaks to
 ///   all other ranks, the others to rank 0. On them it is not called while their last words are
 ///   still on their way to rank 0.
@@ -105,6 +113,8 @@ concept hears_of_joins = requires(
 /// launches to start. It allocates nothing after construction.
 ///
 /// * `one_order`: every rank gets the same launches in the same order.
+/// * `keeps_time`, true by default: if false, the machine has no times of its own. It is then told
+///   the time and asked for `due` only where the fusion has a cycle; elsewhere `now` is 0.
 /// * `joins`, false by default: ranks may have different numbers of batches. The machine then has
 ///   `join(now)`, which says that this rank has no more batches, and `all_have_joined()`.
 /// * `state<Choice>(plan, tensors, ranks, options, choice)`: the machine, a coordination_machine. A

@@ -70,6 +70,33 @@ concept piecewise_fold = requires {
 }
 &&64 % Fold::unit == 0;
 
+/// A transport whose time is virtual and kept by the loop that runs the ranks, so that nothing may
+/// block. One that has `in_real_time()` beside this fact says there, at run time, whether its time
+/// is real after all.
+template <class T>
+concept has_virtual_time = T::virtual_time;
+
+/// A transport on which callers may block, on some ranks at least.
+template <class T>
+concept may_be_in_real_time = !has_virtual_time<T> || requires(const T& world) {
+  { world.in_real_time() } -> std::same_as<bool>;
+};
+
+/// Whether anybody waits for what the next poll may bring.
+enum class urgency {
+  waited_for,  ///< a thread waits for it and does nothing else
+  unhurried,   ///< no thread of this rank waits yet: the model computes and needs the core
+};
+
+namespace detail {
+/// Whether a transport waits between polls, as it must where its time may be real.
+template <class T>
+concept idles = !may_be_in_real_time<T> || requires(T & transport, std::size_t idle_polls) {
+  { transport.idle(idle_polls) } -> std::convertible_to<seconds>;
+  { transport.idle(idle_polls, urgency::unhurried) } -> std::convertible_to<seconds>;
+};
+}  // namespace detail
+
 /// A transport moves bytes between ranks. One object is one rank's end of it.
 ///
 /// * An operation begins when it is called and is awaited by one coroutine, then or later: `send`;
@@ -92,11 +119,12 @@ concept piecewise_fold = requires {
 /// * Where time is not virtual, `idle(idle_polls)` waits a moment after that many polls in a row
 ///   that brought nothing. It spins or yields and returns 0, or it returns for how many seconds the
 ///   caller should sleep before the next poll; from `naps_from` polls on it does only that. A
-///   second argument says whether anybody waits meanwhile (urgency). Any thread may call it.
+///   second argument, which may be left out, says whether anybody waits meanwhile (urgency). Any
+///   thread may call it.
 /// * `host_of(rank)` is the number of the rank's host: ranks with the same number share a host.
 template <class T>
 concept transport_policy = std::same_as<typename T::role, role::transport> &&
-    device_queue<typename T::queue_type> &&
+    device_queue<typename T::queue_type> && detail::idles<T> &&
     requires(T& transport, const T& constant, int peer, tag where, std::span<std::byte> in,
              std::span<const std::byte> out, copy_bytes fold, std::exception_ptr why,
              const std::string& reason) {
@@ -119,12 +147,6 @@ concept transport_policy = std::same_as<typename T::role, role::transport> &&
   transport.abort(reason);
   { constant.in_flight() } -> std::same_as<std::size_t>;
   { constant.counted() } -> std::same_as<traffic>;
-};
-
-/// Whether anybody waits for what the next poll may bring.
-enum class urgency {
-  waited_for,  ///< a thread waits for it and does nothing else
-  unhurried,   ///< no thread of this rank waits yet: the model computes and needs the core
 };
 
 /// The number of polls in a row without progress from which on a transport's `idle` only returns
@@ -211,18 +233,6 @@ concept is_stream_ordered = T::completes_when_enqueued;
 /// would delay, on the queue, what other chunks receive.
 template <class T>
 concept sends_what_is_written = T::sends_what_is_written;
-
-/// A transport whose time is virtual and kept by the loop that runs the ranks, so that nothing may
-/// block. One that has `in_real_time()` beside this fact says there, at run time, whether its time
-/// is real after all.
-template <class T>
-concept has_virtual_time = T::virtual_time;
-
-/// A transport on which callers may block, on some ranks at least.
-template <class T>
-concept may_be_in_real_time = !has_virtual_time<T> || requires(const T& world) {
-  { world.in_real_time() } -> std::same_as<bool>;
-};
 
 /// Whether callers may block on this rank.
 template <class Transport>

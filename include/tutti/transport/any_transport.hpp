@@ -291,12 +291,12 @@ class any_like {
  public:
   using role = tutti::role::transport;
   using queue_type = typename Like::queue_type;
-  static constexpr bool virtual_time = Like::virtual_time;
+  static constexpr bool virtual_time = has_virtual_time<Like>;
 
   /// `inner` must outlive it.
   template <transport_policy Transport>
   requires(std::derived_from<typename Transport::queue_type, queue_type> &&
-           (virtual_time || !Transport::virtual_time) && !is_stream_ordered<Transport> &&
+           (virtual_time || !has_virtual_time<Transport>)&&!is_stream_ordered<Transport> &&
            !sends_what_is_written<Transport> &&
            !std::same_as<Transport, any_like>) explicit any_like(Transport& inner)
       : interface_(::new (static_cast<void*>(&place_))

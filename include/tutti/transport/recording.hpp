@@ -36,7 +36,7 @@ class recording {
  public:
   using role = tutti::role::transport;
   using queue_type = typename Transport::queue_type;
-  static constexpr bool virtual_time = Transport::virtual_time;
+  static constexpr bool virtual_time = has_virtual_time<Transport>;
   static constexpr bool completes_when_enqueued = is_stream_ordered<Transport>;
   static constexpr bool sends_what_is_written = tutti::sends_what_is_written<Transport>;
 

@@ -27,7 +27,8 @@ namespace tutti::transport {
 /// A transport of host memory, to carry start-up, decisions, diagnosis and failures.
 template <class T>
 concept host_transport =
-    transport_policy<T> && std::same_as<typename T::queue_type, inline_queue> && !T::virtual_time &&
+    transport_policy<T> && std::same_as<typename T::queue_type, inline_queue> &&
+    !has_virtual_time<T> &&
     requires(const T& constant) {
   { constant.failure() } -> std::same_as<const std::exception_ptr&>;
 };

@@ -48,7 +48,7 @@ namespace tutti::transport {
 /// network: they pass no NIC and wait for no other message. Cost: two small messages of the carrier
 /// for each message, and one copy where it carries a payload.
 template <class Carrier>
-requires(!Carrier::virtual_time) class shaped_link {
+requires(!has_virtual_time<Carrier>) class shaped_link {
   using message = detail::message<seconds>;
 
  public:
