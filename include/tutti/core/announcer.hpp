@@ -33,7 +33,8 @@ class announcer {
         where_(where),
         heard_(heard),
         context_(context),
-        log_(2 * std::bit_ceil(room)) {
+        log_(2 * std::bit_ceil(room)),
+        room_until_(places()) {
     for (int peer = first; peer < last; ++peer) {
       listener& its = listeners_.emplace_back(world.ready_coroutines());
       its.stream = stream_to(peer, its);
@@ -47,8 +48,8 @@ class announcer {
   [[gnu::cold]] ~announcer() = default;
 
   void say(std::span<const std::uint32_t> words) {
-    if (const std::size_t unread = end_ - read_by_all() + words.size(); unread > places()) {
-      grow(unread);
+    if (end_ + words.size() > room_until_) {
+      make_room(words.size());
     }
     for (const std::uint32_t word : words) {
       const std::size_t place = end_++ & (places() - 1);
@@ -114,15 +115,24 @@ class announcer {
     return least;
   }
 
-  /// Makes room for so many words that a receiver has not read. The log before is kept until all
-  /// receivers have read everything, because messages under way lie in it.
-  [[gnu::cold]] void grow(std::size_t words) {
+  /// Makes room for so many words more, in place of those that every receiver has read or, where
+  /// these are too few, in a larger log.
+  void make_room(std::size_t words) {
+    const std::size_t read = read_by_all();
+    if (end_ - read + words > places()) {
+      grow(read, end_ - read + words);
+    }
+    room_until_ = read + places();
+  }
+  /// Makes a larger log, with room for so many words after the first `read`. The log before is kept
+  /// until all receivers have read everything, because messages under way lie in it.
+  [[gnu::cold]] void grow(std::size_t read, std::size_t words) {
     if (is_read()) {
       earlier_.clear();
     }
     std::vector<std::uint32_t> larger(2 * std::bit_ceil(words));
     const std::size_t room = larger.size() / 2;
-    for (std::size_t word = read_by_all(); word != end_; ++word) {
+    for (std::size_t word = read; word != end_; ++word) {
       const std::size_t place = word & (room - 1);
       larger[place] = larger[place + room] = log_[word & (places() - 1)];
     }
@@ -153,9 +163,9 @@ class announcer {
   void (*heard_)(void*);
   void* context_;
   std::vector<std::uint32_t> log_;
-  std::vector<std::vector<std::uint32_t>>
-      earlier_{};        ///< smaller logs of which messages may be sent
-  std::size_t end_ = 0;  ///< words said so far
+  std::vector<std::vector<std::uint32_t>> earlier_{};  ///< of which messages may be under way
+  std::size_t room_until_;  ///< how many words can be said before `make_room` is called
+  std::size_t end_ = 0;     ///< words said so far
   bool closing_ = false;
   std::list<listener> listeners_{};  // a list, because the streams keep references to its elements
 };
