@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
@@ -149,14 +150,17 @@ inline void expect_flags(const std::string& whose, const flag_values& asked,
 }
 
 /// Sets one policy's options from the flags. Throws flag_error if the policy refuses their values.
+/// Those of schedules and architectures are refused only by their states, when an engine is made.
 template <class Policy>
 [[gnu::cold]] void apply_to(std::string_view role, tutti::options_of<Policy>& own,
                             const job& asked) {
   set_described(role, own, asked.policy_flags);
-  try {
-    static_cast<void>(tutti::make_policy<Policy>(own));
-  } catch (const tutti::usage_error& wrong) {
-    throw flag_error(wrong.what());
+  if constexpr (std::constructible_from<Policy, const tutti::options_of<Policy>&>) {
+    try {
+      static_cast<void>(Policy(own));
+    } catch (const tutti::usage_error& wrong) {
+      throw flag_error(wrong.what());
+    }
   }
 }
 
