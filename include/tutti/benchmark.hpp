@@ -20,11 +20,13 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/median.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/tensor.hpp"
 #include "tutti/core/engine.hpp"
 #include "tutti/core/engine_options.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/optimizer/sgd.hpp"
+#include "tutti/role/architecture.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
@@ -344,12 +346,10 @@ template <class Strategy>
 void run(::benchmark::State& state, const model_choice& choice, int ranks,
          const engine_options<Strategy>& options) {
   const core_to_core_note cores(state);
-  int workers = ranks;
-  if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
-    workers -= options.architecture.servers;
-  }
-  pace all(workers);
   try {
+    const int workers =
+        workers_among<typename strategy_of<Strategy>::architecture>(options.architecture, ranks);
+    pace all(workers);
     transport::run_ranks(ranks, [&](transport::in_process& world) {
       try {
         const auto trained = choice.make(world.rank());
@@ -388,14 +388,27 @@ struct replayed_choice {
 
 namespace detail {
 
+/// Returns among how many ranks so many train. Throws usage_error if there is no such number.
+template <class Architecture>
+int ranks_with(int workers, const options_of<Architecture>& options) {
+  constexpr int most_others = 1 << 16;
+  int ranks = workers + most_others;
+  while (workers_among<Architecture>(options, ranks) > workers) {
+    --ranks;
+  }
+  if (workers_among<Architecture>(options, ranks) != workers) {
+    throw usage_error(sentence({"among no number of ranks do exactly ", workers,
+                                " train. Fix: simulate another number of workers"}));
+  }
+  return ranks;
+}
+
 template <class Strategy>
 replayed simulated(const replayed_choice& choice, const engine_options<Strategy>& options) {
-  int servers = 0;
-  if constexpr (facts::has_servers<typename strategy_of<Strategy>::architecture>) {
-    servers = options.architecture.servers;
-  }
+  const int ranks = ranks_with<typename strategy_of<Strategy>::architecture>(choice.workers,
+                                                                             options.architecture);
   replay<Strategy> job(choice.profile, options, payloads::counted);
-  transport::run_simulated(transport::network(choice.workers + servers, choice.nic), choice.device,
+  transport::run_simulated(transport::network(ranks, choice.nic), choice.device,
                            [&](transport::simulated& world) { return job(world); });
   return job.result();
 }

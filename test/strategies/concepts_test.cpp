@@ -9,6 +9,8 @@
 
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
+#include "tutti/base/tensor.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/collective.hpp"
 #include "tutti/role/compression.hpp"
@@ -304,6 +306,45 @@ struct decides_late : fusion {
 struct gathers : decides_late, archetype::run_time_fusion {};
 static_assert(run_time_fusion<gathers> && !fusion_policy<decides_late>);
 
+template <class More>
+struct gathers_with : decides_late {
+  struct state : More {
+    state(const plan&, const no_options&);
+    void stage(std::uint32_t);
+    std::span<const std::uint32_t> next();
+  };
+  std::size_t most_bytes(const plan&) const;
+};
+struct cycles {
+  seconds cycle() const;
+};
+struct cycles_and_changes {
+  seconds cycle();
+};
+struct settles {
+  std::size_t unsettled_steps() const;
+};
+struct settles_and_changes {
+  std::size_t unsettled_steps();
+};
+static_assert(run_time_fusion<gathers_with<nothing>> && !facts::has_cycle<gathers_with<nothing>>);
+static_assert(run_time_fusion<gathers_with<cycles>> && facts::has_cycle<gathers_with<cycles>> &&
+              !fusion_policy<gathers_with<cycles_and_changes>>);
+static_assert(run_time_fusion<gathers_with<settles>> &&
+              !fusion_policy<gathers_with<settles_and_changes>>);
+
+struct sorts : fusion {
+  std::size_t group_of(const tensor_facts&) const;
+};
+struct sorts_and_changes : fusion {
+  std::size_t group_of(const tensor_facts&);
+};
+struct sorts_by_number : fusion {
+  std::size_t group_of(std::uint32_t) const;
+};
+static_assert(fusion_policy<sorts> && !fusion_policy<sorts_and_changes> &&
+              !fusion_policy<sorts_by_number>);
+
 struct among_owners : partition {
   among_owners among(int) const;
 };
@@ -388,6 +429,21 @@ static_assert(!optimizer_policy<optimizer_of_nothing> && !optimizer_policy<remem
               !optimizer_policy<changes_as_it_applies>);
 static_assert(optimizer_policy<begins_with_their_sum> && !optimizer_policy<waits_for_all> &&
               !optimizer_policy<begins_without_their_sum>);
+
+struct checks : optimizer {
+  void expect_values() const;
+};
+struct checks_and_changes : optimizer {
+  void expect_values();
+};
+struct restores : begins_with_their_sum {
+  bool restores_residuals() const;
+};
+struct restores_and_changes : begins_with_their_sum {
+  bool restores_residuals();
+};
+static_assert(optimizer_policy<checks> && !optimizer_policy<checks_and_changes>);
+static_assert(optimizer_policy<restores> && !optimizer_policy<restores_and_changes>);
 
 /// The assertions above are the test; this makes it appear in lists of tests.
 TEST(Concepts, ask_for_the_verbs_of_what_a_policy_makes) {

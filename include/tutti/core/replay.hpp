@@ -465,11 +465,10 @@ class replay : public detail::replay_base {
   void weigh(const Engine& engine) {
     const auto compression = make_policy<typename Engine::compression>(set_.compression);
     const tutti::report report = engine.report();
-    result_.planned = engine.planned();
+    const plan& made = result_.planned = engine.planned();
     result_.payload_bytes = 0;
-    for (const chunk& each : engine.planned().chunks) {
-      const tensor_facts& first =
-          engine.planned().backward[engine.planned().buckets[each.bucket].first_tensor];
+    for (const chunk& each : made.chunks) {
+      const tensor_facts& first = made.backward[made.buckets[each.bucket].first_tensor];
       result_.payload_bytes += with_compressor(compression, each.chosen, [&](const auto& its) {
         return static_cast<double>(expected(its, each.elements, first));
       });
@@ -477,7 +476,14 @@ class replay : public detail::replay_base {
     const auto dense = static_cast<double>(report.elements * sizeof(float));
     const placement who = length_.of.value_or(placement{report.workers, report.servers});
     using architecture = typename Engine::architecture;
-    if constexpr (requires { architecture::busiest_nic(set_.architecture, 0, 0, who); }) {
+    constexpr bool by_options = requires {
+      architecture::busiest_nic(set_.architecture, 0, 0, who);
+    };
+    static_assert(
+        by_options || requires { architecture::busiest_nic(0, 0, who); },
+        "tutti: a bound needs the bytes through the busiest NIC, which this architecture "
+        "does not state. Fix: give it busiest_nic(payload, dense, placement).");
+    if constexpr (by_options) {
       result_.busiest_nic =
           architecture::busiest_nic(set_.architecture, result_.payload_bytes, dense, who);
     } else {

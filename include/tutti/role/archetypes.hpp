@@ -258,6 +258,19 @@ struct second_half {
   std::optional<std::uint32_t> next();
 };
 
+/// The verb of a fusion that sorts tensors.
+struct grouping {
+  std::size_t group_of(anything) const;
+};
+
+/// The verbs that an optimizer may leave out.
+struct checking_values {
+  void expect_values() const;
+};
+struct restoring {
+  bool restores_residuals() const;
+};
+
 /// The state and the verb of a fusion that decides at run time.
 struct run_time_fusion {
   struct state {
@@ -265,6 +278,7 @@ struct run_time_fusion {
     void stage(std::uint32_t);
     std::span<const std::uint32_t> next();
     seconds cycle() const;
+    std::size_t unsettled_steps() const;
   };
   std::size_t most_bytes(const plan&) const;
 };

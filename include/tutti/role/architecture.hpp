@@ -495,7 +495,7 @@ concept place = requires(placing_of<facts::places_chunks<A>, A>& architecture, p
 /// * `busiest_nic(payload, dense, placement)`: a lower bound on the bytes that must pass some
 ///   host's NIC in one direction in a step, in any order, if each worker's payload is `payload`
 ///   bytes and `dense` bytes as floats. No step is shorter than these bytes take at the NIC's rate.
-///   Options may come first.
+///   Options may come first. Needed to be replayed (core/replay.hpp).
 /// * `alone(placement)`: the cost of an exchange that has the network to itself, if it is a number
 ///   of latencies and of payloads through one NIC. A simulation of few ranks can then represent
 ///   many. `alone(options, placement, elements)` is for architectures whose cost depends on these,

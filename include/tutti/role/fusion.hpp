@@ -38,10 +38,20 @@ constexpr bool holds_groups = requires {
   requires F::holds_groups;
 };
 template <class F>
-constexpr bool has_cycle = false;
+concept has_group_of = requires {
+  &F::group_of;
+}
+|| !requires { &archetype::name_probe<F, archetype::grouping>::group_of; };
 template <class F>
-requires requires(const typename F::state& its) { its.cycle(); }
-constexpr bool has_cycle<F> = at_run_time<F>;
+using its_state_beside =
+    archetype::name_probe<typename F::state, archetype::run_time_fusion::state>;
+template <class F>
+concept has_cycle = at_run_time<F> &&(
+    requires { &F::state::cycle; } || !requires { &its_state_beside<F>::cycle; });
+template <class F>
+concept has_unsettled_steps = at_run_time<F> &&(
+    requires { &F::state::unsettled_steps; } ||
+    !requires { &its_state_beside<F>::unsettled_steps; });
 template <class Options>
 constexpr bool keeps_types_apart(const Options& set) {
   if constexpr (requires { set.types; }) {
@@ -74,6 +84,18 @@ concept looks_in_cycles = requires(
   { state.cycle() } -> std::same_as<seconds>;
 };
 template <class F>
+concept settles =
+    requires(const typename std::conditional_t<facts::has_unsettled_steps<F>, F,
+                                               archetype::run_time_fusion>::state& state) {
+  { state.unsettled_steps() } -> std::convertible_to<std::size_t>;
+};
+template <class F>
+concept sorts =
+    requires(const std::conditional_t<facts::has_group_of<F>, F, archetype::grouping>& fusion,
+             const tensor_facts& tensor) {
+  { fusion.group_of(tensor) } -> std::convertible_to<std::size_t>;
+};
+template <class F>
 using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_time_fusion>;
 }  // namespace detail
 
@@ -103,7 +125,8 @@ using gathering = std::conditional_t<facts::at_run_time<F>, F, archetype::run_ti
 ///   not.
 template <class F>
 concept fusion_policy = std::same_as<typename F::role, role::fusion> && detail::makes_groups<F> &&
-    detail::gathers<detail::gathering<F>> && detail::looks_in_cycles<F>;
+    detail::gathers<detail::gathering<F>> && detail::looks_in_cycles<F> && detail::settles<F> &&
+    detail::sorts<F>;
 
 template <class F>
 concept run_time_fusion = fusion_policy<F> && facts::at_run_time<F>;

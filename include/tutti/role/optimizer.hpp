@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
+#include "tutti/role/archetypes.hpp"
 #include "tutti/role/compression.hpp"
 
 namespace tutti {
@@ -34,6 +36,16 @@ template <class O>
 constexpr bool needs_all_gradients = requires {
   requires O::needs_all_gradients;
 };
+template <class O>
+concept has_expect_values = requires {
+  &O::expect_values;
+}
+|| !requires { &archetype::name_probe<O, archetype::checking_values>::expect_values; };
+template <class O>
+concept has_restores_residuals = requires {
+  &O::restores_residuals;
+}
+|| !requires { &archetype::name_probe<O, archetype::restoring>::restores_residuals; };
 }  // namespace facts
 
 namespace detail {
@@ -44,6 +56,16 @@ struct looks_at_values {
 template <class O>
 concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, double squares) {
   { values.begin_step(squares) } -> std::same_as<float>;
+};
+template <class O>
+concept checks_values = requires(
+    const std::conditional_t<facts::has_expect_values<O>, O, archetype::checking_values>& values) {
+  values.expect_values();
+};
+template <class O>
+concept restores = requires(
+    const std::conditional_t<facts::has_restores_residuals<O>, O, archetype::restoring>& values) {
+  { values.restores_residuals() } -> std::same_as<bool>;
 };
 }  // namespace detail
 
@@ -79,7 +101,7 @@ concept begins_steps = !facts::needs_all_gradients<O> || requires(O & values, do
 /// therefore be trivially copyable and hold no pointers: only numbers, and arrays of fixed length.
 template <class O>
 concept optimizer_policy = std::same_as<typename O::role, role::optimizer> &&
-    detail::begins_steps<O> &&
+    detail::begins_steps<O> && detail::checks_values<O> && detail::restores<O> &&
     requires(O& values, const O optimizer, inline_queue& queue, std::span<float> parameters,
              std::span<const float> gradient, const chunk_context& where) {
   { O::elementwise } -> std::convertible_to<bool>;
