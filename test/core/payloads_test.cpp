@@ -148,6 +148,8 @@ TEST(Payloads, OfSignsAloneAreNeitherParametersNorDifferences) {
 
 /// Rank 1's payloads name an element that no chunk has.
 struct foreign_top_k : compression::top_k {
+  using top_k::top_k;
+
   template <class Queue>
   void encode(Queue& queue, std::span<const float> gradient, wire out,
               const chunk_context& where) const {

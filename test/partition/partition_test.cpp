@@ -206,11 +206,11 @@ struct in_pieces {
   };
 
   std::vector<std::size_t> piece_ends(std::size_t elements) const {
-    std::vector<std::size_t> ends(set.pieces);
+    std::vector<std::size_t> all(set.pieces);
     for (std::size_t i = 0; i < set.pieces; ++i) {
-      ends[i] = part_begin(elements, set.pieces, i + 1);
+      all[i] = part_begin(elements, set.pieces, i + 1);
     }
-    return ends;
+    return all;
   }
 
   options set{};

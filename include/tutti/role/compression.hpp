@@ -41,8 +41,12 @@ template <std::size_t Rows, std::size_t Others>
 constexpr std::array<unsigned, Rows + Others> after_rows_of_gradients(
     const std::array<unsigned, Others>& degrees) {
   std::array<unsigned, Rows + Others> all{};
-  std::fill_n(all.begin(), Rows, 1u);
-  std::copy(degrees.begin(), degrees.end(), all.begin() + Rows);
+  if constexpr (Rows != 0) {
+    std::fill_n(all.begin(), Rows, 1u);
+  }
+  if constexpr (Others != 0) {
+    std::copy(degrees.begin(), degrees.end(), all.begin() + Rows);
+  }
   return all;
 }
 
