@@ -281,7 +281,6 @@ TEST(optimizer_adam, and_those_like_it_refuse_to_keep_all_of_the_past) {
   };
   refuses(optimizer::adam());
   refuses(optimizer::lamb());
-  refuses(optimizer::one_bit_adam());
 }
 
 /// Returns the bytes of worker 0's checkpoint.

@@ -44,9 +44,6 @@ struct one_bit_adam {
           "first step that keeps the mean square of the step before and exchanges momenta");
   }
 
-  /// Throws usage_error unless beta1 and beta2 are from 0 to below 1.
-  void expect_values() const { expect_shares(beta1, beta2); }
-
   static std::size_t memory_per_element() { return 2; }
 
   bool exchanges_momenta(std::uint64_t step) const { return step >= freeze_step; }
