@@ -61,10 +61,12 @@ std::vector<kept> trained(int workers, bool resumes) {
     if (second && !resumes) {
       break;
     }
+    transport::in_process::fabric beside(workers);
     transport::run_ranks(workers, [&](transport::in_process& world) {
       kept& mine = all[static_cast<std::size_t>(world.rank())];
       arena memory = model_of(world.rank());
-      trainer<Strategy> its(world, world, plan_of<Strategy>(second ? 1 : 0), optimizer_of());
+      trainer<Strategy> its(world, beside.end(world.rank()), plan_of<Strategy>(second ? 1 : 0),
+                            optimizer_of());
       its.start(memory.tensors());
       auto& engine = its.engine();
       if (second) {
@@ -114,7 +116,8 @@ std::string said_under(int plan) {
       take_step(engine, memory, 0);
       mine = of(engine, memory);
     }
-    trainer<Strategy> its(world, world, plan_of<Strategy>(plan), optimizer_of());
+    transport::in_process::fabric beside(1);
+    trainer<Strategy> its(world, beside.end(0), plan_of<Strategy>(plan), optimizer_of());
     its.start(memory.tensors());
     its.memories_under(plan_of<Strategy>(0), 1, mine.memories);
   })[0];
