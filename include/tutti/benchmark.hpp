@@ -388,17 +388,16 @@ struct replayed_choice {
 
 namespace detail {
 
-/// Returns among how many ranks so many train. Throws usage_error if there is no such number.
+/// Returns among how many ranks so many train. Throws usage_error unless as many ranks do not train
+/// there as among very many.
 template <class Architecture>
 int ranks_with(int workers, const options_of<Architecture>& options) {
-  constexpr int most_others = 1 << 16;
-  int ranks = workers + most_others;
-  while (workers_among<Architecture>(options, ranks) > workers) {
-    --ranks;
-  }
+  constexpr int many = 1 << 20;
+  const int ranks = workers + many - workers_among<Architecture>(options, many);
   if (workers_among<Architecture>(options, ranks) != workers) {
-    throw usage_error(sentence({"among no number of ranks do exactly ", workers,
-                                " train. Fix: simulate another number of workers"}));
+    throw usage_error(
+        sentence({"it is not known among how many ranks ", workers,
+                  " train. Fix: let as many ranks serve whatever the number of all"}));
   }
   return ranks;
 }

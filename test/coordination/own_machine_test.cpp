@@ -14,7 +14,7 @@
 #include "tutti/collective/canonical.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine.hpp"
-#include "tutti/monitor/timeline.hpp"
+#include "tutti/optimizer/none.hpp"
 #include "tutti/optimizer/sgd.hpp"
 #include "tutti/transport/network.hpp"
 #include "tutti/transport/simulated.hpp"
@@ -149,36 +149,37 @@ struct counted {
 };
 static_assert(coordination_policy<counted>);
 
+/// Hands in every gradient of a step, and ends when all means have arrived.
+template <class Engine>
+task take_step_on_a_clock(Engine& engine, const arena& memory) {
+  for (std::size_t id = memory.tensors().size(); id-- > 0;) {
+    engine.ready(tensor_id(id));
+  }
+  for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
+    co_await engine.arrival(tensor_id(id));
+  }
+}
+
 TEST(OwnMachine, MaySayAsManyWordsAsItHas) {
   using strategy = compose<counted, architecture::all_reduce<collective::canonical>>;
   for (const int size : {1, 2, 3, 4, 5}) {
     int ended = 0;
-    transport::run_simulated(
-        transport::network(size, transport::link{1e9, 1e-3}),
-        [&](transport::simulated& world) -> task {
-          arena memory = model_of(world.rank());
-          auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{});
-          co_await engine.started();
-          for (int step = 0; step < 3; ++step) {
-            for (const tensor& each : memory.tensors()) {
-              std::fill(each.gradient.begin(), each.gradient.end(),
-                        static_cast<float>(world.rank() + step));
-            }
-            for (std::size_t id = memory.tensors().size(); id-- > 0;) {
-              engine.ready(tensor_id(id));
-            }
-            for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-              co_await engine.arrival(tensor_id(id));
-            }
-            for (const tensor& each : memory.tensors()) {
-              for (const float mean : each.gradient) {
-                EXPECT_EQ(mean, static_cast<float>(size - 1) / 2 + static_cast<float>(step));
-              }
-            }
-          }
-          co_await engine.close();
-          ++ended;
-        });
+    const auto rank = [&](transport::simulated& world) -> task {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer::none{});
+      co_await engine.started();
+      for (int step = 0; step < 3; ++step) {
+        std::ranges::fill(memory.gradients(), static_cast<float>(world.rank() + step));
+        task taking = take_step_on_a_clock(engine, memory);
+        co_await taking;
+        for (const float mean : memory.gradients()) {
+          EXPECT_EQ(mean, static_cast<float>(size - 1) / 2 + static_cast<float>(step));
+        }
+      }
+      co_await engine.close();
+      ++ended;
+    };
+    transport::run_simulated(transport::network(size, transport::link{1e9, 1e-3}), rank);
     EXPECT_EQ(ended, size);
   }
 }
@@ -187,28 +188,22 @@ TEST(OwnMachine, IsToldTheTimeThatItAsksFor) {
   using strategy = compose<paced, architecture::all_reduce<collective::canonical>>;
   for (const int size : {1, 2, 3}) {
     int ended = 0;
-    transport::run_simulated(transport::network(size, transport::link{1e9, 1e-6}),
-                             [&](transport::simulated& world) -> task {
-                               arena memory = model_of(world.rank());
-                               auto engine = make_engine<strategy>(
-                                   world, memory.tensors(), optimizer_of(),
-                                   engine_options<strategy>{}, monitor::timeline());
-                               co_await engine.started();
-                               for (int step = 0; step < 3; ++step) {
-                                 const seconds begun = world.now();
-                                 backward(memory, engine.worker(), step);
-                                 for (std::size_t id = memory.tensors().size(); id-- > 0;) {
-                                   engine.ready(tensor_id(id));
-                                 }
-                                 for (std::size_t id = 0; id < memory.tensors().size(); ++id) {
-                                   co_await engine.arrival(tensor_id(id));
-                                 }
-                                 EXPECT_GE(world.now(), begun + pause);
-                                 EXPECT_LT(world.now(), begun + 2 * pause);
-                               }
-                               co_await engine.close();
-                               ++ended;
-                             });
+    const auto rank = [&](transport::simulated& world) -> task {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+      co_await engine.started();
+      for (int step = 0; step < 3; ++step) {
+        const seconds begun = world.now();
+        backward(memory, engine.worker(), step);
+        task taking = take_step_on_a_clock(engine, memory);
+        co_await taking;
+        EXPECT_GE(world.now(), begun + pause);
+        EXPECT_LT(world.now(), begun + 2 * pause);
+      }
+      co_await engine.close();
+      ++ended;
+    };
+    transport::run_simulated(transport::network(size, transport::link{1e9, 1e-6}), rank);
     EXPECT_EQ(ended, size);
   }
 }

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -22,6 +24,9 @@
 
 #include "support/extent.hpp"
 #include "support/training.hpp"
+#include "tutti/architecture/momentum_exchange.hpp"
+#include "tutti/optimizer/lars.hpp"
+#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/strategies.hpp"
 
 namespace tutti::test::checkpoints {
@@ -172,11 +177,12 @@ TEST(Replicas, AreEqualUnderEverySynchronousStrategy) {
 }
 
 /// Returns the error of loading `bytes` into a fresh engine.
-template <class Strategy>
-std::string refusal(const std::string& bytes, std::vector<tensor> tensors) {
+template <class Strategy, class Optimizer = optimizer::sgd>
+std::string refusal(const std::string& bytes, std::vector<tensor> tensors,
+                    const Optimizer& values = optimizer_of()) {
   std::string said;
   transport::run_ranks(1, [&](transport::in_process& world) {
-    auto engine = make_engine<Strategy>(world, std::move(tensors), optimizer_of());
+    auto engine = make_engine<Strategy>(world, std::move(tensors), values);
     std::istringstream in(bytes);
     try {
       load(engine, in);
@@ -222,6 +228,23 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
                 std::string(type_name<WFBPUnlimited::strategy>()) + " instead of " +
                 std::string(type_name<TopK::strategy>()) +
                 ". Fix: use the one that it was saved with");
+  // Both optimizers have four values and remember one float an element.
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, memory.tensors(), optimizer::lars()),
+            "the checkpoint was saved with another optimizer: tutti::optimizer::sgd instead of "
+            "tutti::optimizer::lars. Fix: use the one that it was saved with");
+}
+
+TEST(Checkpoint, KeepsNumbersThatNoDoubleHolds) {
+  transport::run_ranks(1, [&](transport::in_process& world) {
+    arena memory = model_of(0);
+    const optimizer::one_bit_adam set{.freeze_step = std::numeric_limits<std::uint64_t>::max()};
+    auto engine =
+        make_engine<compose<architecture::momentum_exchange>>(world, memory.tensors(), set);
+    std::stringstream file;
+    save(engine, file);
+    load(engine, file);
+    EXPECT_EQ(engine.values().freeze_step, set.freeze_step) << "never";
+  });
 }
 
 /// Tensor 0 has had its gradient, or one pass of two, and the others nothing.

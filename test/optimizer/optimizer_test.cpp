@@ -14,15 +14,12 @@
 
 #include "support/policies.hpp"
 #include "support/training.hpp"
-#include "tutti/architecture/momentum_exchange.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/architecture/sharded.hpp"
 #include "tutti/core/checkpoint.hpp"
 #include "tutti/fusion/all.hpp"
 #include "tutti/optimizer/adam.hpp"
 #include "tutti/optimizer/lamb.hpp"
-#include "tutti/optimizer/lars.hpp"
-#include "tutti/optimizer/one_bit_adam.hpp"
 #include "tutti/partition/into.hpp"
 
 namespace tutti::test {
@@ -318,50 +315,6 @@ TEST(optimizer_sgd, an_engine_without_momentum_remembers_none_of_it) {
       checkpoint_bytes<servers_update>(2, heavy) - checkpoint_bytes<servers_update>(2, plain);
   EXPECT_GE(served, momenta);
   EXPECT_LE(served, momenta + lengths);
-}
-
-/// Returns the error of loading into an engine that updates by `now` what one that updates by
-/// `then` has saved.
-template <class Then, class Now>
-std::string refusal(const Then& then, const Now& now) {
-  std::string said;
-  transport::run_ranks(1, [&](transport::in_process& world) {
-    std::stringstream file;
-    arena memory = model_of(0);
-    {
-      auto before = make_engine<compose<>>(world, memory.tensors(), then);
-      save(before, file);
-    }
-    auto engine = make_engine<compose<>>(world, memory.tensors(), now);
-    try {
-      load(engine, file);
-    } catch (const usage_error& refused) {
-      said = refused.what();
-    }
-  });
-  return said;
-}
-
-/// Both have four values and remember one float an element, so that only their names differ.
-TEST(optimizer_in_a_checkpoint, is_the_one_that_was_saved) {
-  const optimizer::sgd heavy{0.1f, 0.9f};
-  EXPECT_EQ(refusal(heavy, heavy), "");
-  EXPECT_EQ(refusal(heavy, optimizer::lars()),
-            "the checkpoint was saved with another optimizer: tutti::optimizer::sgd instead of "
-            "tutti::optimizer::lars. Fix: use the one that it was saved with");
-}
-
-TEST(optimizer_in_a_checkpoint, keeps_numbers_that_no_double_holds) {
-  transport::run_ranks(1, [&](transport::in_process& world) {
-    arena memory = model_of(0);
-    const optimizer::one_bit_adam set{.freeze_step = std::numeric_limits<std::uint64_t>::max()};
-    auto engine =
-        make_engine<compose<architecture::momentum_exchange>>(world, memory.tensors(), set);
-    std::stringstream file;
-    save(engine, file);
-    load(engine, file);
-    EXPECT_EQ(engine.values().freeze_step, set.freeze_step) << "never";
-  });
 }
 
 /// Trains one worker by the first values, and then one step with each of `momenta`.

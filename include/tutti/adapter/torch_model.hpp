@@ -235,7 +235,7 @@ class torch_model {
     if (strategy_.updates) {
       trainer_->take_values();
     }
-    begun_ = ++begun_so_far_;
+    begun_ = ++last_number_;
     for (entry& each : trained_) {
       absent(each);
     }
@@ -576,7 +576,7 @@ class torch_model {
   }
 
   void begin_pass() {
-    const std::uint64_t pass = ++begun_so_far_;
+    const std::uint64_t pass = ++last_number_;
     std::uint64_t begun = 0;
     if (begun_.compare_exchange_strong(begun, pass)) {
       try {
@@ -719,8 +719,10 @@ class torch_model {
   bool is_told_ = false;                ///< `forward` is called before each pass
   std::atomic<bool> forwarded_{false};  ///< an averaged pass has had no backward pass yet
   std::uint64_t passes_ = 0;
-  std::atomic<std::uint64_t> begun_so_far_{0};  ///< and passes that another thread has begun first
-  std::atomic<std::uint64_t> begun_{0};         ///< the pass that has not come to its end, or 0
+  /// Numbers passes. Some numbers are left out, because every thread that would begin a pass takes
+  /// one, and only the first of them begins it.
+  std::atomic<std::uint64_t> last_number_{0};
+  std::atomic<std::uint64_t> begun_{0};  ///< the pass that has not come to its end, or 0
   /// The last pass that autograd has ended.
   std::shared_ptr<std::atomic<std::uint64_t>> last_ended_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);

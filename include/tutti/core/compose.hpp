@@ -69,13 +69,14 @@ struct pick<Role, Default, First, Rest...>
                          pick<Role, Default, Rest...>> {};
 
 template <class... Policies>
-struct composition : private rule::strategies_have_the_role<Policies>...,
-                     private rule::one_policy_a_role<role::fusion, Policies...>,
+struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
                      private rule::one_policy_a_role<role::partition, Policies...>,
                      private rule::one_policy_a_role<role::schedule, Policies...>,
                      private rule::one_policy_a_role<role::coordination, Policies...>,
                      private rule::one_policy_a_role<role::compression, Policies...>,
                      private rule::one_policy_a_role<role::architecture, Policies...> {
+  static_assert(((sizeof(rule::strategies_have_the_role<Policies>) > 0) && ...));
+
   using type = strategy<
       typename pick<role::fusion, tutti::fusion::none, Policies...>::type,
       typename pick<role::partition, tutti::partition::none, Policies...>::type,

@@ -45,11 +45,13 @@ class state_memory {
 /// large.
 template <class C, class Queue>
 [[gnu::cold]] void follow_gradients(Queue& queue, std::span<float> rows, float factor) {
-  constexpr auto degrees = facts::memory_degrees<C>;
-  for (std::size_t row = 0; row != degrees.size(); ++row) {
-    const std::size_t length = rows.size() / degrees.size();
-    for (unsigned i = 0; i != degrees[row]; ++i) {
-      kernels::scale(queue, rows.subspan(row * length, length), factor);
+  if constexpr (facts::memory_per_element<C> != 0) {
+    const std::size_t length = rows.size() / facts::memory_per_element<C>;
+    for (const unsigned degree : facts::memory_degrees<C>) {
+      for (unsigned i = 0; i != degree; ++i) {
+        kernels::scale(queue, rows.first(length), factor);
+      }
+      rows = rows.subspan(length);
     }
   }
 }

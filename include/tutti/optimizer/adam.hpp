@@ -50,7 +50,7 @@ struct adam {
   }
 
   /// Throws usage_error unless beta1 and beta2 are from 0 to below 1.
-  void expect_values() const { expect_shares(beta1, beta2); }
+  void expect_values() const { expect_betas(beta1, beta2); }
 
   static std::size_t memory_per_element() { return 2; }
 

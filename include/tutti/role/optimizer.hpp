@@ -186,9 +186,9 @@ float scale_of([[maybe_unused]] const O& values) {
         "train without one");
   }
 }
-/// Throws usage_error unless what two means keep of the past is from 0 to below 1. A mean that
-/// keeps all of it never sees a gradient, and its bias correction divides 0 by 0.
-[[gnu::cold]] inline void expect_shares(double beta1, double beta2) {
+/// Throws usage_error unless both are from 0 to below 1. A running mean that keeps all of the past
+/// never sees a gradient, and its bias correction divides 0 by 0.
+[[gnu::cold]] inline void expect_betas(double beta1, double beta2) {
   if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
     throw usage_error(
         "beta1 and beta2 must be from 0 to below 1. Fix: beta1 = 0.9 and beta2 = 0.999");

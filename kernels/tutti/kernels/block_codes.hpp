@@ -38,7 +38,7 @@ struct coded {
 };
 
 /// Returns the scale with these bits, or NaN if the block's largest magnitude is not finite.
-TUTTI_HD inline float scale_of(std::uint32_t bits, std::uint32_t largest_bits) {
+TUTTI_HD inline float scale_or_nan(std::uint32_t bits, std::uint32_t largest_bits) {
   constexpr std::uint32_t quiet_nan = 0x7fc0'0000u;
   return std::bit_cast<float>(largest_bits < infinity_key ? bits : quiet_nan);
 }
@@ -57,7 +57,7 @@ struct int8_code {
     const std::uint32_t normal = exact < least ? least : exact;
     const std::uint32_t rounded_up = (normal + dropped) & ~dropped;
     const std::uint32_t held = rounded_up > most ? most : rounded_up;
-    return scale_of(held, largest_bits);
+    return scale_or_nan(held, largest_bits);
   }
 
   static constexpr bool saturates(float) { return false; }
@@ -93,7 +93,7 @@ struct scaled_code {
     constexpr std::uint32_t least = above_one + (1u << 23);
     const std::uint32_t power = (largest_bits + ((1u << 23) - 1 - digits)) & infinity_key;
     const std::uint32_t held = power < least ? least : power > greatest ? greatest : power;
-    return scale_of(held - above_one, largest_bits);
+    return scale_or_nan(held - above_one, largest_bits);
   }
 
   static bool saturates(float scale) { return scale == greatest_scale; }
