@@ -60,7 +60,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
                   1e3 * measured, 1e3 * expected, run.wall / run.time, 1e6 * run.mean_lateness,
                   1e6 * run.worst_lateness);
       const bool usable = !run.unusable(expected) && run.worst_lateness < tolerance;
-      came = usable ? given : MPI_Wtime() - begin < 15 ? not_yet : never;
+      came = usable ? given : MPI_Wtime() - begin < 4 ? not_yet : never;
       if (came == given) {
         EXPECT_NEAR(measured, expected, tolerance);
         EXPECT_EQ(emulation.result().planned.hash, simulation.result().planned.hash);
@@ -69,7 +69,7 @@ void comes_to_what_is_simulated(payloads what, int per_host = 1) {
     MPI_Bcast(&came, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
   if (came == never) {
-    GTEST_SKIP() << "this host was too busy for every run in 15 seconds";
+    GTEST_SKIP() << "this host was too busy for every run in 4 seconds";
   }
 }
 
