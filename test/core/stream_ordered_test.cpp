@@ -277,7 +277,7 @@ TEST(StreamOrderedStrategy, ALostPeerIsNamedWithinTheDeadline) {
   for (const auto& each : said) {
     EXPECT_EQ(each, "rank 1 does not answer");
   }
-  EXPECT_LT(*std::ranges::max_element(seconds_waited), 5);
+  EXPECT_LT(*std::ranges::max_element(seconds_waited), 20);
 }
 
 TEST(StreamOrderedStrategy, ARankThatThrowsEndsTheOthers) {
