@@ -12,6 +12,19 @@ namespace common {
 
 namespace {
 
+/// Whether the file is not empty and its last line has no end. Only a regular file is read, because
+/// a pipe would wait for a writer.
+bool ends_within_a_line(const std::string& file) {
+  std::error_code none;
+  if (!is_regular_file(std::filesystem::path(file), none)) {
+    return false;
+  }
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(-1, std::ios::end);
+  char last = '\n';
+  return in.get(last) && last != '\n';
+}
+
 bool is_one_file(const std::filesystem::path& first, const std::filesystem::path& second) {
   std::error_code none;  // if a file does not exist yet, the paths are compared instead
   return !is_other(status(first, none)) &&
@@ -38,6 +51,12 @@ bool is_of_a_rank(const std::filesystem::path& file, const std::filesystem::path
 bool is_rate_of_kernels(const std::string& word) { return word == "cpu" || word == "profile"; }
 
 }  // namespace
+
+void append_lines(const std::string& file, const std::string& lines) {
+  std::ofstream out(file, std::ios::app);
+  out << (ends_within_a_line(file) ? "\n" : "") << lines << std::flush;
+  expect_writable(out, file);
+}
 
 void expect_files_apart(const job& read, app reader) {
   const flag_values written{{"json", read.json},

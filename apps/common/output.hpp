@@ -20,6 +20,10 @@ inline void expect_writable(const std::ofstream& out, const std::string& file) {
   }
 }
 
+/// Appends lines, each with its end, to `file`. If the file ends within a line, as after a full
+/// disk or in some editors, they begin on a new one.
+void append_lines(const std::string& file, const std::string& lines);
+
 /// Throws flag_error that names `asked_for` if `file` cannot be written. Call it before a long run,
 /// whose results would otherwise be lost.
 inline void check_writable(const std::string& file, const std::string& asked_for) {

@@ -277,10 +277,8 @@ void print_consistency(const std::vector<row>& rows) {
 }
 
 void append_json(const std::string& file, const row& of) {
-  std::ofstream out(file, std::ios::app);
-  out << figures(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n"
-      << std::flush;
-  common::expect_writable(out, file);
+  common::append_lines(
+      file, figures(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void write_csv(const std::string& file, const std::vector<row>& rows) {

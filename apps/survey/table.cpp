@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -218,12 +219,11 @@ void print_three_methods(const calibrated& law) {
 }
 
 void append_json(const std::string& file, const prediction& made) {
-  std::ofstream out(file, std::ios::app);
+  std::ostringstream lines;
   for (const row& each : made.rows) {
-    out << figures(each, made.law) << "\n";
+    lines << figures(each, made.law) << "\n";
   }
-  out.flush();
-  common::expect_writable(out, file);
+  common::append_lines(file, lines.str());
 }
 
 }  // namespace survey

@@ -163,9 +163,8 @@ void log::write_json(std::optional<std::size_t> epoch, const totals& seen,
   if (seen.worst_accuracy) {
     line["worst_accuracy"] = *seen.worst_accuracy;
   }
-  std::ofstream out(job_->json, std::ios::app);
-  out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush;
-  common::expect_writable(out, job_->json);
+  common::append_lines(job_->json,
+                       line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void timelines::add(int rank, const tutti::monitor::timeline& seen,
