@@ -33,24 +33,23 @@ namespace {
 
 constexpr std::string_view baseline = "Dense16";
 
-/// Returns the strategies of the table. The 16-bit dense baseline is always among them.
+void add(std::vector<contender>& chosen, std::string_view name) {
+  if (std::ranges::find(chosen, name, &contender::name) == chosen.end()) {
+    chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
+  }
+}
+
 std::vector<contender> contenders(const common::job& asked) {
   std::vector<contender> chosen;
-  const auto add = [&chosen](const std::string& name) {
-    if (std::ranges::find(chosen, name, &contender::name) == chosen.end()) {
-      chosen.push_back(*std::ranges::find(registry(), name, &contender::name));
-    }
-  };
   if (asked.strategies == "all") {
     std::ranges::copy_if(registry(), std::back_inserter(chosen),
                          [](const contender& each) { return each.in == listed::always; });
   } else {
     for (const auto& wanted : common::split(asked.strategies)) {
       std::ranges::for_each(common::names_like("strategy", wanted, common::names_of(registry())),
-                            add);
+                            [&chosen](const auto& name) { add(chosen, name); });
     }
   }
-  add(std::string(baseline));
   return chosen;
 }
 
@@ -99,19 +98,29 @@ auto in_its_name(const contender& who, Ask ask) {
   }
 }
 
+/// Throws common::flag_error for a policy flag that none of the strategies that the user has asked
+/// for has, even if the baseline has it.
 void check_policy_flags(const common::job& asked, const std::vector<contender>& all) {
   std::vector<std::string> known;
   for (const auto& who : all) {
     for (const auto& each : who.flags(asked)) {
       known.push_back(each.first);
     }
-    in_its_name(who, [&] { return who.servers(only_its_flags(asked, who)); });
   }
   for (const auto& [flag, value] : asked.policy_flags) {
     if (std::ranges::find(known, flag) == known.end()) {
-      throw common::flag_error("none of these strategies has --" + flag + ". Did you mean --" +
-                               common::nearest(flag, known) + "?");
+      const std::string closest = common::nearest(flag, known);
+      throw common::flag_error("none of these strategies has --" + flag +
+                               (closest.empty() ? " because they have no options. Fix: leave it out"
+                                                : ". Did you mean --" + closest + "?"));
     }
+  }
+}
+
+/// Throws if one of the strategies refuses the value of a policy flag.
+void check_policy_values(const common::job& asked, const std::vector<contender>& all) {
+  for (const auto& who : all) {
+    in_its_name(who, [&] { return who.servers(only_its_flags(asked, who)); });
   }
 }
 
@@ -305,6 +314,8 @@ void run(const common::job& asked) {
   check_world(asked);
   auto all = contenders(asked);
   check_policy_flags(asked, all);
+  add(all, baseline);
+  check_policy_values(asked, all);
   const auto where = places(asked);
   const auto counts = common::worker_counts(asked.rank_counts);
   check_workers_are_alike(asked, *std::ranges::max_element(counts));

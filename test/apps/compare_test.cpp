@@ -1016,6 +1016,12 @@ TEST_F(Compare, RefusesInOneLine) {
                   "--memory-bandwidth 0 is out of range. Fix: more than 0 GB/s");
   compare_refuses("--ranks 4,x", "--ranks x is not a number of workers");
   compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
+  // The baseline has this flag.
+  compare_refuses("--strategy WFBP --fusion.bytes 1MiB",
+                  "none of these strategies has --fusion.bytes. Did you mean --schedule.");
+  compare_refuses(
+      "--strategy Local --fusion.bytes 1MiB",
+      "none of these strategies has --fusion.bytes because they have no options. Fix: ");
   compare_refuses("--strategy BytePS --architecture.servers 1e12",
                   "--architecture.servers 1e12 is not a valid number. Fix:");
   compare_refuses("--strategy BytePS --architecture.servers 2147483647",
