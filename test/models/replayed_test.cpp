@@ -227,7 +227,7 @@ class replayed_csv : public testing::Test {
 };
 
 TEST_F(replayed_csv, is_read_in_forward_order) {
-  const auto network = read("# my profile\n\n" + header +
+  const auto network = read("\xEF\xBB\xBF# my profile, from Excel\n\n" + header +
                             "conv.weight,864,1.5,3\r\n# batch 64\n  fc.bias , 10, 0, 2e3");
   EXPECT_EQ(network.name, path());
   EXPECT_EQ(network.device, path());

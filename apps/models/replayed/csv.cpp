@@ -25,6 +25,12 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
+/// Removes the mark (U+FEFF) with which Excel begins a file in UTF-8.
+std::string_view without_mark(std::string_view line) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  return line.starts_with(mark) ? line.substr(mark.size()) : line;
+}
+
 std::vector<std::string_view> split(std::string_view line, char at) {
   std::vector<std::string_view> fields;
   for (std::size_t end = 0; end != line.npos;) {
@@ -50,7 +56,7 @@ class reader {
     std::ifstream in(read_.name);
     for (std::string line; std::getline(in, line);) {
       ++line_;
-      take(trimmed(line));
+      take(trimmed(line_ == 1 ? without_mark(line) : line));
     }
     if (!in.eof()) {
       throw tutti::usage_error(read_.name + ": cannot be read. Fix: the path of a CSV file");
