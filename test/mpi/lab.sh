@@ -94,6 +94,8 @@ for rate in 0mbit 0.0001bit 1gbps ""; do
 done
 refuses 1 "there is no host '3'. Fix: 1 to 2" "${lab[@]}" link 3 100mbit
 refuses 1 "'$name' is up already. Fix: " "${lab[@]}" up 2 1gbit
+refuses 2 "there is no command 'up 2'. Fix: one of bench/lab --help" "${lab[@]}" up 2
+"${lab[@]}" --help | grep "  bench/lab up N RATE " >/dev/null || wrong "no help"
 
 # An interrupted `run` ends what it has started, and nothing else. The hosts stay.
 before=$(laboratories)
