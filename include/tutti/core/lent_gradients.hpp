@@ -53,7 +53,7 @@ class lent_gradients {
     const std::scoped_lock lock(mutex_);
     if (++written_[number] == plan_->buckets[number].tensors) {
       written_[number] = 0;
-      leaving_ += plan_->buckets[number].elements != 0 ? 1 : 0;
+      leaving_ += plan_->buckets[number].elements != 0 ? 1U : 0U;
     }
   }
 

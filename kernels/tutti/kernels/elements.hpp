@@ -37,7 +37,7 @@ namespace detail {
 /// Neighbouring elements that are loaded and stored together.
 template <class T, int Width>
 struct alignas(sizeof(T) * Width < 16 ? sizeof(T) * Width : 16) pack_of {
-  T value[Width];
+  T value[std::size_t{Width}];
 };
 
 }  // namespace detail

@@ -55,7 +55,7 @@ inline std::uint64_t nonfinite(std::span<const float> input) {
   for (std::size_t begin = 0; begin < input.size(); begin += together) {
     std::uint32_t here = 0;
     take_from_four_places(input.subspan(begin, std::min(together, input.size() - begin)),
-                          [&](float each) { here += key_of(each) < infinity_key ? 0 : 1; });
+                          [&](float each) { here += key_of(each) < infinity_key ? 0U : 1U; });
     found += here;
   }
   return found;

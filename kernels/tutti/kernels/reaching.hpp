@@ -60,8 +60,8 @@ inline std::span<const reaching_element> elements_in(std::span<const std::byte> 
 inline std::size_t count_reaching(std::span<const float> input, float magnitude) {
   std::uint32_t count = 0;  // as wide as an element, and an index
   widest([&] {
-    take_from_four_places(input,
-                          [&](float each) { count += key_of(each) >= key_of(magnitude) ? 1 : 0; });
+    take_from_four_places(
+        input, [&](float each) { count += key_of(each) >= key_of(magnitude) ? 1U : 0U; });
   });
   return count;
 }

@@ -26,7 +26,7 @@ struct bit_polynomial {
     bit_polynomial made;
     for (int i = 127; i >= 0; --i) {
       made = made.times_x().times_x();
-      made.low ^= bit(i) ? 1 : 0;
+      made.low ^= bit(i) ? 1U : 0U;
     }
     return made;
   }

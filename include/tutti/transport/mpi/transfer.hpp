@@ -52,11 +52,11 @@ struct transfer {
 
   void enters(std::size_t piece) {
     ++in_flight;
-    late_in_flight += cut.is_early(piece) ? 0 : 1;
+    late_in_flight += cut.is_early(piece) ? 0U : 1U;
   }
   void leaves(std::size_t piece) {
     --in_flight;
-    late_in_flight -= cut.is_early(piece) ? 0 : 1;
+    late_in_flight -= cut.is_early(piece) ? 0U : 1U;
   }
   bool has_more() const { return posted < cut.count(); }
   bool over() const { return in_flight == 0 && !has_more(); }
