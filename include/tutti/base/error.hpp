@@ -1,5 +1,9 @@
 #pragma once
 
+#if __cplusplus < 202002L  // else the first error would be about -fcoroutines
+#error "tutti needs C++20. Fix: -std=c++20"
+#endif
+
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
