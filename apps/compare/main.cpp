@@ -124,6 +124,17 @@ void check_policy_values(const common::job& asked, const std::vector<contender>&
   }
 }
 
+/// Throws common::flag_error if one of the rows needs more processes than there are, before time is
+/// spent on the others. Rows of more workers than are simulated message by message need few.
+void check_processes(const common::job& asked, const std::vector<contender>& all, int most) {
+  if (asked.world == "simulated" || most > message_by_message) {
+    return;
+  }
+  for (const auto& who : all) {
+    in_its_name(who, [&] { expect_processes_for(most + who.servers(only_its_flags(asked, who))); });
+  }
+}
+
 /// Returns the value of `--kernels`, or its default for the world.
 std::string kernels_of(const common::job& asked) {
   return !asked.kernels.empty() ? asked.kernels : asked.world == "real" ? "cpu" : "profile";
@@ -326,6 +337,7 @@ void run(const common::job& asked) {
     }
   }
   expect_one_job(asked);
+  check_processes(asked, all, *std::ranges::max_element(counts));
   const auto serving = servers_on(asked.server_hosts);
   for (const auto& each : where) {
     if (each.server_nic && serving != tutti::server_hosts::own) {

@@ -56,12 +56,8 @@ tutti::transport::mpi& everybody() {
 /// Calls `run` in the first `ranks` processes, with a communicator of these. The others sleep until
 /// these have ended. Throws common::flag_error if there are fewer processes.
 void among(int ranks, const std::function<void(MPI_Comm)>& run) {
+  expect_processes_for(ranks);
   const auto& all = everybody();
-  if (ranks > all.size()) {
-    throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
-                             ", but there are " + std::to_string(all.size()) +
-                             ". Fix: mpirun -np " + std::to_string(ranks) + ", or fewer --ranks");
-  }
   const bool takes_part = all.rank() < ranks;
   MPI_Comm some = MPI_COMM_NULL;
   tutti::transport::check(
@@ -91,6 +87,14 @@ void together(const std::function<void()>& run) {
     throw;  // every process throws it
   } catch (const std::exception& failed) {
     everybody().abort_job(std::string("tutti-compare: ") + failed.what());
+  }
+}
+
+void expect_processes_for(int ranks) {
+  if (common::under_launcher() && ranks > everybody().size()) {
+    throw common::flag_error(std::to_string(ranks) + " workers and servers need as many processes" +
+                             ", but there are " + std::to_string(everybody().size()) +
+                             ". Fix: mpirun -np " + std::to_string(ranks) + ", or fewer --ranks");
   }
 }
 
@@ -162,6 +166,7 @@ tutti::seconds median_seconds(int ranks, const std::function<void()>& run) {
 #else
 
 void together(const std::function<void()>& run) { run(); }
+void expect_processes_for(int) {}
 bool is_first_process() { return true; }
 std::size_t first_unlike(const std::vector<std::uint64_t>& words) { return words.size(); }
 tutti::transport::emulated_run emulate(const tutti::transport::network& over,

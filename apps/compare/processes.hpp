@@ -19,6 +19,9 @@ namespace compare {
 /// launcher. An exception other than flag_error ends all processes.
 void together(const std::function<void()>& run);
 
+/// Throws common::flag_error if a launcher has started fewer processes than there are ranks.
+void expect_processes_for(int ranks);
+
 /// Whether this process prints the results: the first of all.
 bool is_first_process();
 

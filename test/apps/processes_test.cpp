@@ -272,8 +272,9 @@ TEST_F(Processes, EndTogetherWhereOneIsStartedOtherwise) {
 }
 
 TEST_F(Processes, MustBeAsManyAsTheJobHasRanks) {
-  const auto got = compare(2, "--model mobilenet_v2 --ranks 3 --strategy WFBPUnlimited");
+  const auto got = compare(2, "--model mobilenet_v2 --ranks 2,3 --strategy WFBPUnlimited");
   EXPECT_NE(got.status, 0);
+  EXPECT_EQ(got.out, "") << "no row is measured before one is refused";
   const std::string sentence =
       "tutti-compare: WFBPUnlimited: 3 workers and servers need as many processes, but there are "
       "2. Fix: mpirun -np 3";
