@@ -250,9 +250,9 @@ std::size_t collect_one_by_one(std::span<const float> input, std::uint32_t floor
 }
 
 TEST(collect, finds_the_same_on_every_processor) {
-  // Four places of 8192 elements are read before the first candidate is fetched.
-  for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 127u, 128u, 129u, 5000u, 32'767u, 32'768u,
-                              32'895u, 32'896u, 70'001u}) {
+  // Four places of 16,384 elements are read before the first candidate is fetched.
+  for (const std::size_t n : {0u, 1u, 15u, 16u, 33u, 127u, 128u, 129u, 5000u, 65'535u, 65'536u,
+                              65'663u, 65'664u, 140'001u}) {
     const auto input = values(n, 11);
     for (const float floor : {0.0f, 0.5f, 3.0f, 100.0f}) {
       const std::uint32_t key = kernels::key_of(floor);
@@ -274,6 +274,9 @@ TEST(collect, finds_the_same_on_every_processor) {
         EXPECT_TRUE(std::equal(indices.begin(), indices.end(), places.begin()));
         if (found > 0) {
           EXPECT_EQ(how(input, key, {}), 0u) << "no room";
+          std::vector<float> less(found - 1);
+          std::vector<std::uint32_t> fewer(found - 1);
+          EXPECT_EQ(how(input, key, {less, fewer}), 0u) << "room for one too few";
         }
       }
     }

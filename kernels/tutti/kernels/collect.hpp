@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -55,19 +56,23 @@ using eight_floats [[gnu::vector_size(32)]] = float;
   return bits;
 }
 
-/// Compares eight elements at a time. Four places of the input are read at the same time, because
-/// one stream leaves memory idle. They are so near to each other that the elements that reach the
-/// floor are still in the second-level cache when they are taken, in order.
+/// Calls `take(begin, bits)` for each block of 32 elements of which some have a key of at least
+/// `floor`, in order. These have a bit of 1, the first element's lowest. Returns how many elements
+/// were compared; fewer than 128 are left.
+///
+/// Four places of the input are read at the same time, because one stream leaves memory idle. They
+/// are so near to each other that the blocks are still in the second-level cache when they are
+/// taken. Meanwhile the next places are prefetched.
 template <class Take>
-[[gnu::target("avx2,bmi"), gnu::flatten]] void reaching_avx2(std::span<const float> input,
-                                                             std::uint32_t floor,
-                                                             const Take& take) {
+[[gnu::target("avx2,bmi,popcnt"), gnu::flatten]] std::size_t reaching_avx2(
+    std::span<const float> input, std::uint32_t floor, const Take& take) {
   struct block_of_hits {
     std::uint32_t begin;
     std::uint32_t bits;
   };
   constexpr std::size_t places = 4;
-  constexpr std::size_t most = 8192;  // elements that are read at a place before any is taken
+  constexpr std::size_t most = 16384;  // elements that are read at a place before any is taken
+  constexpr std::size_t line = 16;
   std::array<std::array<block_of_hits, most / collect_block>, places> holding;
   const eight below = eight{} + (static_cast<std::int32_t>(floor) - 1);
   std::size_t begin = 0;
@@ -84,16 +89,42 @@ template <class Take>
       }
     }
     for (std::size_t place = 0; place < places; ++place) {
+      std::size_t next = begin + (places + place) * at_a_place;
       for (const auto& block : std::span(holding[place]).first(blocks[place])) {
-        for (std::uint32_t bits = block.bits; bits != 0; bits &= bits - 1) {
-          take(std::size_t{block.begin} + static_cast<std::size_t>(std::countr_zero(bits)));
-        }
+        ask_for(input, next);
+        next += line;
+        take(block.begin, block.bits);
       }
     }
     begin += places * at_a_place;
   }
-  reaching_one_by_one(input, begin, floor, take);
+  return begin;
 }
+
+/// Writes the elements of a block whose bit is 1 to `room`, behind the `found` that are there, and
+/// their indices. Four are always written, and overwritten unless they count: a branch at each
+/// would often be mispredicted.
+struct write_candidates {
+  std::span<const float> input;
+  const candidates& room;
+  std::size_t& found;
+
+  [[gnu::target("avx2,bmi,popcnt"), gnu::always_inline]] void operator()(std::size_t begin,
+                                                                         std::uint32_t bits) const {
+    constexpr std::size_t together = 4;
+    std::size_t at = std::min(found, room.values.size() - collect_block);
+    found += static_cast<std::size_t>(std::popcount(bits));
+    do {
+      for (std::size_t each = 0; each < together; ++each) {
+        const std::size_t i = begin + (static_cast<std::size_t>(std::countr_zero(bits)) & 31);
+        room.values[at + each] = input[i];
+        room.indices[at + each] = static_cast<std::uint32_t>(i);
+        bits &= bits - 1;
+      }
+      at += together;
+    } while (bits != 0);
+  }
+};
 
 /// Sixteen elements' bits, as vector instructions take them.
 using sixteen [[gnu::vector_size(64)]] = std::int32_t;
@@ -158,34 +189,44 @@ using sixteen [[gnu::vector_size(64)]] = std::int32_t;
 /// element.
 template <class Take>
 void for_each_reaching(std::span<const float> input, std::uint32_t floor, const Take& take) {
+  std::size_t compared = 0;
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
-    detail::reaching_avx2(input, floor, take);
-    return;
+    compared = detail::reaching_avx2(input, floor, [&](std::size_t begin, std::uint32_t bits) {
+      for (; bits != 0; bits &= bits - 1) {
+        take(begin + static_cast<std::size_t>(std::countr_zero(bits)));
+      }
+    });
   }
 #endif
-  detail::reaching_one_by_one(input, 0, floor, take);
+  detail::reaching_one_by_one(input, compared, floor, take);
 }
 
 /// Writes the values and indices of all elements whose key is at least `floor`, in order, and
-/// returns how many they are; 0 if they may not fit. Up to 32 places behind them are overwritten,
-/// too.
+/// returns how many they are; 0 if they may not fit because less than 32 places would be left.
+/// Places behind them are overwritten, too.
 inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
                            const candidates& room) {
+  if (room.values.size() < detail::collect_block) {
+    return 0;
+  }
+  std::size_t found = 0;
+  std::size_t compared = 0;
+  const std::size_t most = room.values.size() - detail::collect_block;
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
     return detail::collect_avx512(input, floor, room);
   }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
+    compared = detail::reaching_avx2(input, floor, detail::write_candidates{input, room, found});
+  }
 #endif
-  std::size_t found = 0;
-  for_each_reaching(input, floor, [&](std::size_t i) {
-    if (found < room.values.size()) {
-      room.values[found] = input[i];
-      room.indices[found] = static_cast<std::uint32_t>(i);
-    }
-    ++found;
+  detail::reaching_one_by_one(input, compared, floor, [&](std::size_t i) {
+    const std::size_t at = std::min(found++, most);
+    room.values[at] = input[i];
+    room.indices[at] = static_cast<std::uint32_t>(i);
   });
-  return found <= room.values.size() ? found : 0;
+  return found <= most ? found : 0;
 }
 
 }  // namespace tutti::kernels

@@ -75,7 +75,7 @@ inline float kth_magnitude(std::span<const float> input, std::size_t k) {
     if (floor != 0 && count_reaching(input, std::bit_cast<float>(floor)) < k) {
       floor = 0;
     }
-    const auto for_each_key = [input](std::uint32_t least, const auto& take) {
+    const auto for_each_key = [input](std::uint32_t least, std::uint32_t, const auto& take) {
       for_each_reaching(input, least, [&](std::size_t i) { take(key_of(input[i])); });
     };
     key = kth_largest(input.size(), k, floor, largest_key(input), for_each_key).key;

@@ -11,6 +11,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/collect.hpp"
 #include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/norms.hpp"
@@ -68,17 +69,18 @@ inline sample sample_for(std::size_t n, std::size_t k) {
 }
 
 /// The limit of a selection: elements whose key is above `key` are selected, and the first `ties`
-/// of those whose key is equal to it.
+/// of those `equal` whose key is equal to it.
 struct threshold {
   std::uint32_t key{};
   std::size_t ties{};
+  std::size_t equal{};
 };
 
 /// Returns the k-th largest of n keys, 0 < k <= n, and how many of its equals are among the k
-/// largest. All keys lie in [low, high]. `for_each_key(least, f)` calls f with each key, of which
-/// it may leave out those below `least`. The first pass counts the keys in 2048 bins, in 256 if
-/// there are few keys and in 8192 if there are many; each further pass counts the bin that holds
-/// the k-th largest in as many bins again.
+/// largest. All keys lie in [low, high]. `for_each_key(low, high, f)` calls f with each key, of
+/// which it may leave out those that do not lie in [low, high]. The first pass counts the keys in
+/// 2048 bins, in 256 if there are few keys and in 8192 if there are many; each further pass counts
+/// the bin that holds the k-th largest in as many bins again.
 template <class ForEachKey>
 threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint32_t high,
                       const ForEachKey& for_each_key) {
@@ -89,10 +91,11 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
     const int shift = std::max(static_cast<int>(std::bit_width(range)) - digits, 0);
     std::array<std::uint32_t, 1 << most_digits> count;
     std::fill_n(count.begin(), 1 << digits, 0u);
-    for_each_key(low, [&](std::uint32_t key) {
+    std::uint32_t* const counts = count.data();
+    for_each_key(low, high, [=](std::uint32_t key) {
       const std::uint32_t above = key - low;
       if (above <= range) {
-        ++count[above >> shift];
+        ++counts[above >> shift];
       }
     });
     std::uint32_t bin = range >> shift;
@@ -101,7 +104,7 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
     }
     low += bin << shift;
     if (shift == 0) {
-      return {low, k};
+      return {low, k, count[bin]};
     }
     high = std::min(high, low + (1u << shift) - 1);
   }
@@ -110,11 +113,24 @@ threshold kth_largest(std::size_t n, std::size_t k, std::uint32_t low, std::uint
 /// Returns the k-th largest key of the values, which all lie in [low, high].
 inline threshold kth_largest_of(std::span<const float> values, std::size_t k, std::uint32_t low,
                                 std::uint32_t high) {
-  return kth_largest(values.size(), k, low, high, [values](std::uint32_t, const auto& count) {
-    for (const float each : values) {
-      count(key_of(each));
-    }
-  });
+  // Few keys lie in the one bin that the second pass counts, so that most pieces are left out.
+  const auto for_each_key = [values](std::uint32_t least, std::uint32_t most, const auto& count) {
+    widest([&] {
+      for_each_block(values.size(), 64, [=](std::size_t, std::size_t begin, std::size_t n) {
+        const auto piece = values.subspan(begin, n);
+        std::uint32_t within = 0;
+        for (const float each : piece) {
+          within |= key_of(each) - least <= most - least ? 1 : 0;
+        }
+        if (within != 0) {
+          for (const float each : piece) {
+            count(key_of(each));
+          }
+        }
+      });
+    });
+  };
+  return kth_largest(values.size(), k, low, high, for_each_key);
 }
 
 /// Returns a key that somewhat more than k elements should reach, or 0, which all reach, if a
@@ -144,12 +160,23 @@ std::uint32_t select_among(std::span<const float> values, std::uint32_t floor,
   threshold limit = kth_largest_of(values, out.indices.size(), floor, largest);
   // Every value is written, and kept if it counts. A branch would be mispredicted at every other
   // candidate.
-  for (std::size_t i = 0, written = 0; written < out.indices.size(); ++i) {
-    const std::size_t tie = key(i) == limit.key && limit.ties != 0 ? 1 : 0;
-    limit.ties -= tie;
+  std::size_t written = 0;
+  std::size_t i = 0;
+  const auto write = [&](std::size_t kept) {
     out.indices[written] = index_of(i);
     out.values[written] = values[i];
-    written += tie + (key(i) > limit.key ? 1 : 0);
+    written += kept;
+    ++i;
+  };
+  if (limit.ties == limit.equal) {
+    while (written < out.indices.size()) {
+      write(key(i) >= limit.key ? 1 : 0);
+    }
+  }
+  while (written < out.indices.size()) {
+    const std::size_t tie = key(i) == limit.key && limit.ties != 0 ? 1 : 0;
+    limit.ties -= tie;
+    write(tie + (key(i) > limit.key ? 1 : 0));
   }
   return largest;
 }
