@@ -120,7 +120,7 @@ inline threshold kth_largest_of(std::span<const float> values, std::size_t k, st
         const auto piece = values.subspan(begin, n);
         std::uint32_t within = 0;
         for (const float each : piece) {
-          within |= key_of(each) - least <= most - least ? 1 : 0;
+          within |= key_of(each) - least <= most - least ? 1U : 0U;
         }
         if (within != 0) {
           for (const float each : piece) {
