@@ -298,6 +298,18 @@ TEST(ServersCheckpoint, HoldsWhatEachWorkerHasRead) {
   EXPECT_EQ((stopped_and_resumed<compensated>(3, 6, 3, set, values, in_turns)), whole);
 }
 
+/// Later workers hand in a step's gradients once worker 0 asks for the next step's learning rate.
+TEST(ServersValues, ChangeAfterWhatEveryWorkerHasHandedIn) {
+  const auto late = [](auto& engine, arena& memory, int number) {
+    write_push(memory, engine.worker(), number);
+    sleep_for(0.01 * engine.worker());
+    hand_in_all(engine, memory);
+    engine.change({.learning_rate = number == 2 ? 0.0f : 1.0f});
+  };
+  const optimizer::sgd values{.learning_rate = 1};
+  expect_each_once(stopped_and_resumed<by_gradient>(3, 2, 0, {}, values, late), 3, 2);
+}
+
 // ---- deadlines, and workers that leave
 
 /// A bound holds a worker for longer than its deadline although no worker is late, and a worker

@@ -393,8 +393,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   }
 
   /// Returns when every worker has called it, where launches complete alone: otherwise workers
-  /// would ask this rank meanwhile for what a checkpoint reads or writes. Elsewhere returns
-  /// immediately.
+  /// would ask this rank meanwhile for what a checkpoint reads or writes. Elsewhere, at once.
   void meet() requires(!virtual_time) {
     if constexpr (architecture::completes_alone) {
       average(0);
@@ -405,9 +404,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   std::vector<std::span<float>> memories() {
     std::vector<std::span<float>> all = flow_->memories();
     all.push_back(around_.momenta());
-    for (const std::span<float> each : remembered()) {
-      all.push_back(each);
-    }
+    const auto others = remembered();
+    all.insert(all.end(), others.begin(), others.end());
     return all;
   }
 
@@ -474,6 +472,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   void tell(const Optimizer& values) {
     core::give(values);
     if (servers() > 0) {
+      if constexpr (facts::stale<architecture>) {
+        average(0);  // until what all workers have handed in has taken effect
+      }
       task telling = core::tell_values();
       waits_.run(telling);
       average(0);
