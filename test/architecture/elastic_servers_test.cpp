@@ -182,27 +182,41 @@ TEST(ElasticServers, LoseNothingInAnyOrder) {
   }
 }
 
-/// Worker 1 computes without calling the engine until the others have taken all their steps.
+/// Worker 1 computes without calling the engine until the others have taken all their steps. Before
+/// that it may have asked for the centre, which it does not read meanwhile.
 TEST(ElasticServers, HoldNobodyUp) {
-  std::atomic<int> ended{0};
-  transport::run_ranks(4, [&](transport::in_process& world) {
-    arena memory = model_of(world.rank());
-    auto engine =
-        make_engine<strategy>(world, memory.tensors(), optimizer_of(), options_of(1, 0.9));
-    if (engine.serves()) {
-      engine.serve();
-      return;
-    }
-    while (world.rank() == 1 && ended != 2) {
-      std::this_thread::yield();
-    }
-    for (int step = 0; step < 5; ++step) {
-      take_step(engine, memory, step);
-    }
-    engine.wait();
-    ++ended;
-  });
-  EXPECT_EQ(ended, 3);
+  for (const bool asks : {false, true}) {
+    std::atomic<bool> computes{false};
+    std::atomic<int> ended{0};
+    const auto said = errors(4, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto set = options_of(1, 0.9);
+      set.run.progress = progress::by_caller;
+      set.run.deadline = 2;
+      auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of(), set);
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
+      if (world.rank() == 1) {
+        if (asks) {
+          take_step(engine, memory, 0);
+        }
+        computes = true;
+      }
+      const seconds end = world.now() + 10;
+      while (world.now() < end && (world.rank() == 1 ? ended != 2 : !computes)) {
+        std::this_thread::yield();
+      }
+      for (int step = 0; step < 5; ++step) {
+        take_step(engine, memory, step);
+      }
+      engine.wait();
+      ++ended;
+    });
+    EXPECT_EQ(said, std::vector<std::string>(4));
+    EXPECT_EQ(ended, 3);
+  }
 }
 
 TEST(ElasticServers, GoOnFromACheckpoint) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,9 +22,9 @@ namespace tutti::architecture {
 /// (bipartite_averaging, elastic_servers). A rank that asks for a chunk sends its own parameters y
 /// of it and receives the kept parameters x as they were before, which then become
 ///   x = (1 - share) x + share y.
-/// Requests for the same chunk are answered one after the other, in the order in which they come,
-/// because a reply is sent from a copy of x whose memory the next reply needs.
-/// Cost: for each chunk kept, its parameters and that copy.
+/// Requests take effect one after the other, in the order in which they come. Each reply is sent
+/// from a copy of x of its own, so that nobody waits until a slower rank has read one.
+/// Cost: for each chunk kept, its parameters and as many copies as replies were on their way.
 template <class World>
 class answers_in_turn {
   using endpoint = typename World::endpoint;
@@ -31,8 +32,8 @@ class answers_in_turn {
   using floats = typename World::template memory<float>;
 
  public:
-  /// Starts the reply to a request, after the earlier replies of its chunk. Throws
-  /// communication_error if the chunk is not kept here or the message is not as long as the chunk.
+  /// Lets a request take effect and starts the reply. Throws communication_error if the chunk is
+  /// not kept here or the message is not as long as the chunk.
   task serve(endpoint self, message theirs) {
     const std::uint32_t number = theirs.number();
     const std::size_t bytes =
@@ -42,18 +43,22 @@ class answers_in_turn {
           {"rank ", theirs.peer(), " sent ", theirs.bytes().size(), " bytes of chunk ", number,
            ", which has ", bytes, " on the receiver. Fix: give every rank the same options"}));
     }
-    task& last = all_[number].answered;
-    last = answer(self, std::move(theirs), std::move(last));
-    self.start(last);
+    reply& free = free_reply(number);
+    free.sending = answer(self, std::move(theirs), span_of(free.copy));
+    self.start(free.sending);
     co_return;
   }
   bool at_rest() const {
-    return loops::all_of(all_, [](const kept& each) { return each.answered.done(); });
+    return loops::all_of(all_, [](const kept& each) {
+      return loops::all_of(each.replies, [](const auto& its) { return its->sending.done(); });
+    });
   }
   task finish() {
     for (auto& each : all_) {
-      const task& answered = each.answered;
-      co_await answered;
+      for (std::size_t i = 0; i < each.replies.size(); ++i) {
+        const task& sending = each.replies[i]->sending;
+        co_await sending;
+      }
     }
   }
 
@@ -86,7 +91,7 @@ class answers_in_turn {
       if (keeps(piece)) {
         all_[number].is_kept = true;
         all_[number].parameters = world.template allocate<float>(piece.elements);
-        all_[number].sent = world.template allocate<float>(piece.elements);
+        add_reply(number);
       }
     }
   }
@@ -97,20 +102,34 @@ class answers_in_turn {
   std::span<float> kept_of(std::uint32_t number) { return span_of(all_[number].parameters); }
 
  private:
+  struct reply {
+    floats copy{};  ///< of the parameters, from which it is sent
+    task sending{};
+  };
   struct kept {
     bool is_kept{};
     floats parameters{};
-    floats sent{};    ///< copy of the parameters that the current reply is sent from
-    task answered{};  ///< the latest request's reply
+    std::vector<std::unique_ptr<reply>> replies{};
     std::uint64_t drawn{};
   };
 
-  task answer(endpoint self, message theirs, task last) {
-    {
-      // Destroyed as soon as it is done, or all replies would stay in one chain of tasks.
-      const task before = std::move(last);
-      co_await before;
+  reply& add_reply(std::uint32_t number) {
+    auto fresh = std::make_unique<reply>();
+    fresh->copy = world_->template allocate<float>(world_->planned().chunks[number].elements);
+    return *all_[number].replies.emplace_back(std::move(fresh));
+  }
+  /// Returns a reply that has been read, or a new one.
+  reply& free_reply(std::uint32_t number) {
+    for (const auto& each : all_[number].replies) {
+      if (each->sending.done()) {
+        each->sending = task();  // the next coroutine reuses the frame's memory
+        return *each;
+      }
     }
+    return add_reply(number);
+  }
+
+  task answer(endpoint self, message theirs, std::span<float> copy) {
     const std::uint32_t number = theirs.number();
     const int peer = theirs.peer();
     kept& mine = all_[number];
@@ -118,12 +137,12 @@ class answers_in_turn {
       const message given = std::move(theirs);  // its destruction lets the sender go on
       const std::span<const float> brought(reinterpret_cast<const float*>(given.bytes().data()),
                                            given.bytes().size() / sizeof(float));
-      world_->copy(span_of(mine.sent), span_of(mine.parameters));
+      world_->copy(copy, span_of(mine.parameters));
       world_->blend(span_of(mine.parameters), brought, 1.0f - share_, share_);
       ++mine.drawn;
     }
     const chunk& piece = world_->planned().chunks[number];
-    co_await self.send(peer, bytes_of_floats(*world_, piece, span_of(mine.sent)));
+    co_await self.send(peer, bytes_of_floats(*world_, piece, copy));
   }
 
   World* world_;

@@ -47,9 +47,8 @@ constexpr int passive_of(bipartite graph, std::uint64_t seed, int rank, std::uin
 /// other. Each average is of one chunk; where the whole model must be averaged at once, fuse all
 /// tensors.
 /// Wire: the parameters from each active rank, and as much back.
-/// Cost: a buffer as large as the model, and on passive ranks two copies of the model: averages are
-/// made in one, and the latest reply is sent from the other. Another request for the same chunk
-/// waits until that reply has been read.
+/// Cost: a buffer as large as the model, and on passive ranks two copies of the model or more:
+/// averages are made in one, and replies are sent from the others, each from one of its own.
 /// After: Lian et al., "Asynchronous decentralized parallel stochastic gradient descent", ICML
 /// 2018.
 struct bipartite_averaging {

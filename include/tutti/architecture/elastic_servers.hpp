@@ -27,7 +27,7 @@ namespace tutti::architecture {
 /// carries out the exchanges of a chunk one after the other, in the order in which they come.
 /// Wire: in one step of every `period`, the parameters to the chunk's server, and back the centre
 /// as it was before; nothing in the others.
-/// Cost: on servers, each chunk's centre and a copy of it that the latest reply is sent from.
+/// Cost: on servers, each chunk's centre, and a copy of it for each reply on its way.
 /// Servers count how stale exchanges are. Worker 0's checkpoint holds the centre.
 /// After: Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015,
 /// algorithm 1; `force` is its beta.
