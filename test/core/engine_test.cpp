@@ -362,16 +362,36 @@ TEST(Engine, AWaitHasALength) {
   }
 }
 
-TEST(Engine, AServerHasNothingThatCouldBeReady) {
-  const auto said = errors(3, [](transport::in_process& world) {
+/// Returns what each of three ranks says if all of them call `act(engine)` and then train.
+template <class Strategy, class Act>
+std::vector<std::string> said_of_an_act_of_all(Act act) {
+  return errors(3, [&act](transport::in_process& world) {
     arena memory(declarations());
-    auto engine = make_engine<adding_servers>(world, memory.tensors(), optimizer_of());
-    engine.ready(tensor_id(0));
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of());
+    act(engine);
+    ready_all(engine);
     engine.wait();
   });
-  EXPECT_NE(said[2].find("this rank is a server and has no tensors of its own. Fix: if"),
-            std::string::npos)
-      << said[2];
+}
+
+/// The last of three ranks is the server. `drain` is what save, load and replan begin with.
+TEST(Engine, AServerDoesNotTrain) {
+  const auto refused = [](auto act) {
+    EXPECT_EQ(said_of_an_act_of_all<adding_servers>(act)[2],
+              "this rank is a server and does not train. Fix: if (engine.serves()) return "
+              "engine.serve();");
+  };
+  refused([](auto& engine) { engine.ready(tensor_id(0)), engine.wait(tensor_id(0)); });
+  refused([](auto& engine) { engine.average(0); });
+  refused([](auto& engine) { engine.drain(); });
+}
+TEST(Engine, AWorkerDoesNotServe) {
+  for (const std::string& each :
+       said_of_an_act_of_all<canonical>([](auto& engine) { engine.serve(); })) {
+    EXPECT_EQ(each,
+              "this rank trains and is no server. Fix: if (engine.serves()) return "
+              "engine.serve();");
+  }
 }
 
 TEST(Engine, AverageIsTheWorkersMean) {

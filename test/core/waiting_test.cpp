@@ -4,7 +4,9 @@
 #include <cstring>
 #include <exception>
 #include <gtest/gtest.h>
+#include <ios>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -18,6 +20,7 @@
 #include "tutti/base/tag.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/core/checkpoint.hpp"
 #include "tutti/core/control.hpp"
 #include "tutti/core/engine_base.hpp"
 #include "tutti/core/watch.hpp"
@@ -136,26 +139,64 @@ TEST(Waiting, NamesWhoOwesAndStandsStill) {
   }
 }
 
-/// A rank that never calls `average` is named, too.
-TEST(Waiting, NamesWhoNeverAverages) {
+/// Expects both workers to name worker 1, which begins `act` only once the other has failed, as one
+/// that never called it.
+template <class Strategy, class Act>
+void names_who_never_calls(const std::string& call, Act act) {
   std::atomic<bool> ended{false};
-  const auto said = errors(2, [&](transport::in_process& world) {
+  const engine_options<Strategy> set = impatient<Strategy>(0.2, progress::by_thread);
+  const auto said = errors(2 + servers_in<Strategy>(set), [&](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of(),
-                                         impatient<compose<>>(0.2, progress::by_thread));
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
     while (world.rank() == 1 && !ended) {
       sleep_for(0.001);
     }
     try {
-      engine.average(1);
+      act(engine);
     } catch (...) {
       ended = true;
       throw;
     }
   });
   for (const auto& each : said) {
-    EXPECT_EQ(each, "rank 1 never called average()");
+    EXPECT_EQ(each, "rank 1 never called " + call);
   }
+}
+/// So is a rank that never calls what all workers have to call.
+TEST(Waiting, NamesWhoNeverAverages) {
+  names_who_never_calls<compose<>>("average()", [](auto& engine) { engine.average(1); });
+}
+TEST(Waiting, NamesWhoNeverSaves) {
+  names_who_never_calls<compose<architecture::parameter_server<>>>("save()", [](auto& engine) {
+    std::ostringstream file;
+    save(engine, file);
+  });
+}
+
+/// A worker that goes on without a checkpoint still takes part in the others' next average.
+TEST(Waiting, KeepsNobodyWaitingWhoseFileCannotBeWritten) {
+  using strategy = compose<architecture::parameter_server<>>;
+  const auto said = errors(3, [&](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<strategy>(world, memory.tensors(), optimizer_of());
+    if (engine.serves()) {
+      engine.serve();
+      return;
+    }
+    std::ostringstream file;
+    if (world.rank() == 1) {
+      file.setstate(std::ios::failbit);
+      EXPECT_THROW(save(engine, file), usage_error);
+    } else {
+      save(engine, file);
+    }
+    EXPECT_EQ(engine.average(3 + 2 * world.rank()), 4);
+  });
+  EXPECT_EQ(said, std::vector<std::string>(3));
 }
 
 /// Waits for a message that is never sent.

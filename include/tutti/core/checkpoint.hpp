@@ -256,9 +256,11 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
 /// the order of launches. Every worker must call it between the same two steps, each with a stream
 /// of its own. Worker 0's stream also holds the servers' state. Under an architecture whose
 /// launches complete alone, all workers wait for each other before and after.
+/// Throws usage_error if `out` has failed; training can go on without the checkpoint.
 /// Cost: waits for all tensors, then writes about two to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
+  const auto due = engine.names_call("save()");
   detail::expect_between_steps(engine);
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
@@ -295,8 +297,8 @@ void save(Engine& engine, std::ostream& out) {
       file.floats(each);
     }
   }
+  engine.meet();  // first, so that a worker whose file cannot be written keeps none waiting
   file.finish();
-  engine.meet();
 }
 
 /// Returns the step of the checkpoint that `in` begins with, by which a caller finds the files that

@@ -56,7 +56,6 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::around_;
   using core::at;
   using core::averages_;
-  using core::due_call_;
   using core::exposed_;
   using core::failure_;
   using core::flow_;
@@ -234,6 +233,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   using core::serves;
   /// Serves until every worker's engine has ended. Returns the exit status, 0.
   int serve() requires(!virtual_time) {
+    core::expect_to_serve();
     waits_.however_long([this] { return services_.have_ended(); });
     failure_.rethrow();
     return 0;
@@ -246,27 +246,25 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   /// Returns the mean of the workers' values. Every worker must call it, each with its own value.
   double average(double value) requires(!virtual_time) {
-    task asking = averaged(value);
-    waits_.run(asking);
+    average(std::span(&value, 1));
     return value;
   }
   /// Replaces each value by its mean over the workers, for instance each parameter of models that
-  /// have drifted apart. Every worker must call it with equally many. Cost: all values go from each
-  /// worker to rank 0 and back.
+  /// have drifted apart. Throws disagreement, on every worker, if one calls it with another number
+  /// of values. Cost: all values go from each worker to rank 0 and back.
   void average(std::span<double> values) requires(!virtual_time) {
-    averages_.fetch_add(1, std::memory_order_relaxed);
-    task asking = average_over_workers(
-        endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
-        workers_, values);
+    task asking = averaged(values);
     waits_.run(asking);
   }
-  /// What `average` does, for coroutines. `value` becomes the mean, and must outlive the task.
-  task averaged(double& value) {
+  /// What `average` does, for coroutines. `values` become the means, and must outlive the task.
+  task averaged(std::span<double> values) {
+    core::expect_to_train();
     averages_.fetch_add(1, std::memory_order_relaxed);
     return average_and_compare(
         endpoint<Transport>(*world_, services_.own_tag(services<Transport>::own::average)),
-        workers_, value, core::given_);
+        workers_, values, core::given_);
   }
+  task averaged(double& value) { return averaged(std::span(&value, 1)); }
 
   /// Gives the optimizer other values from the next step on. Every worker must call it between the
   /// same two steps with the same values, or else the next `average` throws disagreement. Change
@@ -275,6 +273,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// and changes nothing, if values need more memory an element than there is room for, add a
   /// momentum to the compressor's, stop an exchange of momenta, or are refused by the optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
+    const auto due = names_call("change()");
     expect_one_momentum<compression>(values);
     expect_values(values);
     if (values.memory_per_element() > room_per_element_) {
@@ -309,11 +308,10 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// travel through rank 0. In the latter case each rank meanwhile holds the memories of all.
   void replan(const options& set) requires(!virtual_time) {
     drain();
-    due_call_.store("replan()", std::memory_order_relaxed);
+    const auto due = names_call("replan()");
     averages_.fetch_add(1, std::memory_order_relaxed);
     task asking = replanned(set);
     waits_.run(asking);
-    due_call_.store("average()", std::memory_order_relaxed);
     synchronize();
   }
   /// What `replan` does, for coroutines, once every tensor has arrived. `set` must outlive the
@@ -380,6 +378,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
+  using core::names_call;
   std::uint64_t steps() const { return core::steps(); }
   /// Returns whether some tensor lacks passes of a step that it or another has begun.
   using core::is_in_a_step;
@@ -387,6 +386,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   double rate_of_residuals() const { return rate_of_residuals_; }
   /// Waits for every tensor, every launch in flight, and the monitor's sums of every step.
   void drain() requires(!virtual_time) {
+    core::expect_to_train();
     wait();
     waits_.until([this] { return !communicates() && observer_.sums_are_there(); });
     synchronize();
@@ -396,7 +396,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// would ask this rank meanwhile for what a checkpoint reads or writes. Elsewhere, at once.
   void meet() requires(!virtual_time) {
     if constexpr (architecture::completes_alone) {
-      average(0);
+      average(core::nothing);
     }
   }
 
@@ -429,13 +429,13 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     if (servers() == 0) {
       return all;
     }
-    average(0);
+    average(core::nothing);
     if (world_->rank() == 0) {
       all.resize(static_cast<std::size_t>(servers()));
       task asking = services_.collect(all);
       waits_.run(asking);
     }
-    average(0);
+    average(core::nothing);
     return all;
   }
 
@@ -464,7 +464,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
         task restoring = services_.restore(steps, model_.forward(), theirs);
         waits_.run(restoring);
       }
-      average(0);
+      average(core::nothing);
     }
   }
 
@@ -477,7 +477,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
       }
       task telling = core::tell_values();
       waits_.run(telling);
-      average(0);
+      average(core::nothing);
     }
   }
 };

@@ -102,6 +102,19 @@ class engine_base {
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   /// The collective call that other ranks wait for, as an error names it.
   std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
+  /// While it lives, ranks wait for such a call.
+  class collective_call {
+   public:
+    collective_call(engine_base& its, const char* name)
+        : due_(&its.due_call_), before_(due_->exchange(name, std::memory_order_relaxed)) {}
+    collective_call(const collective_call&) = delete;
+    collective_call& operator=(const collective_call&) = delete;
+    ~collective_call() { due_->store(before_, std::memory_order_relaxed); }
+
+   private:
+    std::atomic<const char*>* due_;
+    const char* before_;
+  };
 
   // ---- services
 

@@ -66,7 +66,6 @@ class engine_core : engine_base<Transport> {
 
  protected:
   using base::broken;
-  using base::due_call_;
   using base::end_with;
   using base::fail;
   using base::failed;
@@ -84,6 +83,8 @@ class engine_core : engine_base<Transport> {
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
   static constexpr bool delays = facts::delay<architecture> > 0;
+  /// What workers average only to wait for each other.
+  static constexpr std::span<double> nothing{};
   using world_type = architecture_world<types>;
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine_core>;
@@ -190,9 +191,24 @@ class engine_core : engine_base<Transport> {
 
   // ---- called by the public interface and by the parts of core
 
+  /// Names the call that this rank now waits for others to make, too, until the result is
+  /// destroyed.
+  typename base::collective_call names_call(const char* name) { return {*this, name}; }
+
   /// Ends this rank's part once its gradients have arrived.
   task close() { return services_.close(startup_); }
   bool serves() const { return world_->rank() >= workers_; }
+  /// Throws usage_error on a server.
+  void expect_to_train() const {
+    if (serves()) [[unlikely]] {
+      refuse_role("this rank is a server and does not train");
+    }
+  }
+  void expect_to_serve() const {
+    if (!serves()) {
+      refuse_role("this rank trains and is no server");
+    }
+  }
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
   std::uint64_t overflowed() const { return around_.overflowed(); }
   auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
@@ -306,15 +322,15 @@ class engine_core : engine_base<Transport> {
     open_posts();
   }
 
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_role(std::string_view why) {
+    throw usage_error(sentence({why, ". Fix: if (engine.serves()) return engine.serve();"}));
+  }
+
   // ---- tensors
 
   tensor_state<queue_event>& at(tensor_id id) {
     failure_.rethrow();
-    if (!flow_) {
-      throw usage_error(
-          "this rank is a server and has no tensors of its own. Fix: if (engine.serves()) return "
-          "engine.serve();");
-    }
+    expect_to_train();
     if (index(id) >= plan_.position_of.size()) [[unlikely]] {
       detail::refuse_tensor(id, plan_.position_of.size());
     }

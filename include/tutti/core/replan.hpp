@@ -190,8 +190,7 @@ class replan_steps {
       expect_between_steps(its);
       co_await its.flow_->finish();
       if constexpr (has_servers) {  // once no worker waits for an answer of a server
-        double nothing = 0;
-        co_await average_over_workers(host_endpoint(its), its.workers_, nothing);
+        co_await average_and_compare(host_endpoint(its), its.workers_, its.nothing, its.given_);
         if (its.world_->rank() == 0) {
           co_await tell_servers(its, next);
         }
@@ -261,6 +260,7 @@ class replan_steps {
   }
 
   [[gnu::cold]] static void expect_between_steps(Engine& its) {
+    its.expect_to_train();
     if (its.flow_->outstanding()) {
       throw usage_error(
           "a plan cannot change while gradients are on their way. Fix: await every arrival first");

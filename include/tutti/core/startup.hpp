@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/plan.hpp"
@@ -203,64 +202,67 @@ task average_over_workers(Endpoint self, int workers, double& value) {
   }
 }
 
-/// Does so, and compares with rank 0 the hash of the values that were last given to the optimizer.
-/// If one differs, every rank throws disagreement.
+/// Replaces each of several values by its mean over ranks [0, workers). If another rank has given
+/// another number of values than rank 0, or its hash `given` of the values that were last given to
+/// the optimizer differs, every rank throws disagreement.
 template <class Endpoint>
-[[gnu::cold]] task average_and_compare(Endpoint self, int workers, double& value,
+[[gnu::cold]] task average_and_compare(Endpoint self, int workers, std::span<double> values,
                                        std::uint64_t given) {
   struct words {
-    double value;
-    std::uint64_t given;  // in an answer: the first rank whose hash differs, or 0
+    std::uint64_t count;
+    std::uint64_t given;
   };
-  words mine{value, given};
+  struct verdict {
+    words first;
+    words other;
+    int rank;  // whose words are `other`, which differ from rank 0's; or 0
+  };
+  const words mine{values.size(), given};
+  verdict common{mine, mine, 0};
   if (self.rank() != 0) {
-    co_await self.send(0, bytes_of(mine));
-    co_await receive_now(self, 0, bytes_of(mine));
+    co_await self.send(0, std::as_bytes(std::span(&mine, 1)));
+    co_await self.send(0, std::as_bytes(values));
+    co_await receive_now(self, 0, bytes_of(common));
   } else {
-    mine.given = 0;
     for (int rank = 1; rank < workers; ++rank) {
-      words theirs{};
-      co_await receive_now(self, rank, bytes_of(theirs));
-      mine.value += theirs.value;
-      if (theirs.given != given && mine.given == 0) {
-        mine.given = static_cast<std::uint64_t>(rank);
+      words its{};
+      co_await receive_now(self, rank, bytes_of(its));
+      const auto mail = co_await self.receive_loan(rank, its.count * sizeof(double));
+      if (common.rank == 0 && (its.count != mine.count || its.given != mine.given)) {
+        common.other = its;
+        common.rank = rank;
+      }
+      for (std::size_t i = 0; i < values.size() && common.rank == 0; ++i) {
+        double theirs = 0;
+        std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
+        values[i] += theirs;
       }
     }
-    mine.value /= workers;
     for (int rank = 1; rank < workers; ++rank) {
-      co_await self.send(rank, bytes_of(mine));
+      co_await self.send(rank, bytes_of(common));
     }
   }
-  value = mine.value;
-  if (mine.given != 0) {
+  if (common.rank != 0 && common.first.count != common.other.count) {
+    throw disagreement(sentence({"rank 0 averages ", common.first.count, " values and rank ",
+                                 common.rank, " ", common.other.count,
+                                 ". Fix: call average(), change(), replan(), save() and load() in "
+                                 "one order on every rank, and average equally many values"}));
+  }
+  if (common.rank != 0) {
     throw disagreement(
-        sentence({"rank 0 and rank ", mine.given,
+        sentence({"rank 0 and rank ", common.rank,
                   " have given different values to change(). Fix: give the same ones "
                   "between the same two steps on every rank"}));
   }
-}
-
-/// Replaces each of several values by its mean.
-template <class Endpoint>
-[[gnu::cold]] task average_over_workers(Endpoint self, int workers, std::span<double> values) {
-  const auto bytes = std::as_writable_bytes(values);
   if (self.rank() != 0) {
-    co_await self.send(0, bytes);
-    co_await receive_now(self, 0, bytes);
+    co_await receive_now(self, 0, std::as_writable_bytes(values));
     co_return;
-  }
-  std::vector<double> theirs(values.size());
-  for (int rank = 1; rank < workers; ++rank) {
-    co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] += theirs[i];
-    }
   }
   for (double& each : values) {
     each /= workers;
   }
   for (int rank = 1; rank < workers; ++rank) {
-    co_await self.send(rank, bytes);
+    co_await self.send(rank, std::as_bytes(values));
   }
 }
 
