@@ -223,6 +223,11 @@ TEST(Checkpoint, WhatDoesNotFitIsRefusedInOneLine) {
   EXPECT_EQ(refusal<WFBPUnlimited>(bytes, fewer),
             "the checkpoint was saved with another model: 6 tensors instead of 5. Fix: use the one "
             "that it was saved with");
+  std::vector<tensor> shorter = memory.tensors();
+  shorter[0] = {shorter[0].name, shorter[0].parameter.first(36), shorter[0].gradient.first(36)};
+  EXPECT_EQ(refusal<WFBPUnlimited>(bytes, shorter),
+            "the checkpoint was saved with another model: tensor0 of 37 elements instead of 36. "
+            "Fix: use the one that it was saved with");
   EXPECT_EQ(refusal<TopK>(bytes, memory.tensors()),
             "the checkpoint was saved with another strategy: " +
                 std::string(type_name<WFBPUnlimited::strategy>()) + " instead of " +
@@ -245,6 +250,18 @@ TEST(Checkpoint, KeepsNumbersThatNoDoubleHolds) {
     load(engine, file);
     EXPECT_EQ(engine.values().freeze_step, set.freeze_step) << "never";
   });
+}
+
+TEST(Checkpoint, OfAFileThatIsNotThereIsRefused) {
+  std::ifstream nowhere("/no/such/file");
+  try {
+    step_of_checkpoint(nowhere);
+    FAIL();
+  } catch (const usage_error& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "the checkpoint cannot be read. Fix: open a file that exists, and read it from "
+                 "its beginning");
+  }
 }
 
 /// Tensor 0 has had its gradient, or one pass of two, and the others nothing.

@@ -88,7 +88,14 @@ class checkpoint_writer {
 
 class checkpoint_reader {
  public:
-  explicit checkpoint_reader(std::istream& in) : in_(&in) {}
+  /// Throws usage_error if nothing can be read, as from a file that does not exist.
+  explicit checkpoint_reader(std::istream& in) : in_(&in) {
+    if (!in) {
+      throw usage_error(
+          "the checkpoint cannot be read. Fix: open a file that exists, and read it from its "
+          "beginning");
+    }
+  }
 
   void bytes(std::span<std::byte> read) {
     take(read);
@@ -321,10 +328,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// words, until the error is handed to `engine.fail`.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
+  const auto due = engine.names_call("load()");
   detail::expect_between_steps(engine);
-  const auto read = [&queue = engine.world().queue()](auto& file, std::span<float> memory) {
-    fill_from_host(queue, memory, [&file](std::span<float> values) { file.floats(values); });
-  };
   detail::checkpoint_reader file(in);
   const detail::checkpoint_head head = detail::read_head(file);
   detail::expect(head.strategy, type_name<typename Engine::strategy>(), "strategy");
@@ -364,7 +369,14 @@ void load(Engine& engine, std::istream& in) {
   }
   for (const auto& each : engine.tensors()) {
     detail::expect(file.text(), each.name, "model");
-    read(file, each.parameter);
+    const auto elements = file.template value<std::uint64_t>();
+    if (elements != each.parameter.size()) {
+      throw usage_error(sentence({"the checkpoint was saved with another model: ", each.name,
+                                  " of ", elements, " elements instead of ", each.parameter.size(),
+                                  ". Fix: use the one that it was saved with"}));
+    }
+    fill_from_host(engine.world().queue(), each.parameter,
+                   [&file](std::span<float> into) { file.bytes(std::as_writable_bytes(into)); });
   }
   file.options(values);
   const auto rate_of_residuals = file.template value<double>();
