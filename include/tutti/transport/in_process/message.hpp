@@ -30,6 +30,11 @@ struct message {
   operation* owner{};  // null if no operation waits until it has been read
 
   [[gnu::cold]] std::string unread() const {
+    if (where.channel == channel::host) {
+      return sentence({"rank ", to, " has left, and rank ", from,
+                       " waits for it in a call that all ranks make, such as make_engine, "
+                       "average() or replan(). Fix: make it on every rank"});
+    }
     return sentence(
         {"rank ", to, " has left before it received chunk ", where.chunk, " of rank ", from});
   }
