@@ -380,6 +380,22 @@ TEST(Failure, TheWordsGivenToAnEngineReachEveryRank) {
   }
 }
 
+/// Outside of a catch block std::current_exception() is empty.
+TEST(Failure, NoExceptionIsSaidToBeNone) {
+  const auto said = errors(2, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
+    if (world.rank() == 1) {
+      engine.fail(std::current_exception());
+    }
+    engine.average(0);
+  });
+  const std::string none =
+      "engine.fail was given no exception. Fix: call it in a catch block, with "
+      "std::current_exception()";
+  EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: " + none, none}));
+}
+
 /// Any training rank throws at any moment, whether its loop catches or not, while the others are
 /// anywhere in their steps.
 template <class Strategy>

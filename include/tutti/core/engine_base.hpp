@@ -276,6 +276,11 @@ class engine_base {
   /// (`fusion_buffers`). Only that chunk is known here, because on a stream the launch's buffer may
   /// have gone to another launch.
   [[gnu::cold]] std::exception_ptr named(std::exception_ptr why) const {
+    if (!why) {
+      return std::make_exception_ptr(
+          usage_error("engine.fail was given no exception. Fix: call it in a catch block, with "
+                      "std::current_exception()"));
+    }
     try {
       std::rethrow_exception(why);
     } catch (const no_magnitude& found) {
