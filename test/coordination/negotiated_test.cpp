@@ -126,7 +126,8 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
     return std::string();
   };
   const std::string fix =
-      ". Fix: give every rank as many batches, or call join() where there are no more";
+      ". Fix: give every rank as many batches, or call join() where there are no more; call "
+      "replan() on every rank between the same two steps";
   state zero(made, forward, {0, 4}, {}, choice(made, {}, {}));
   for (const int rank : {1, 2, 3}) {  // all report one bucket, so no rank waits for it
     zero.hear(rank, chunk_numbers{5}, 0);
@@ -136,16 +137,16 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
   zero.hear(2, chunk_numbers{2}, 0);
   zero.ready(2, 0);
   EXPECT_EQ(said([&] { zero.hear(3, left, 0); }),
-            "rank 3 has left and others wait: " + name(0) +
+            "rank 3 has left or called replan(), and others wait: " + name(0) +
                 " is missing from rank 0 and rank 2 and rank 3; " + name(2) +
                 " is missing from rank 3" + fix);
 
   state late(made, forward, {0, 4}, {}, choice(made, {}, {}));
   EXPECT_EQ(said([&] { late.hear(3, left, 0); }), "") << "nobody waits yet";
   EXPECT_FALSE(late.expects_words());
-  EXPECT_EQ(said([&] { late.ready(1, 0); }), "rank 3 has left and others wait: " + name(1) +
-                                                 " is missing from rank 1 and rank 2 and rank 3" +
-                                                 fix);
+  EXPECT_EQ(said([&] { late.ready(1, 0); }),
+            "rank 3 has left or called replan(), and others wait: " + name(1) +
+                " is missing from rank 1 and rank 2 and rank 3" + fix);
 
   state last(made, forward, {0, 4}, {}, choice(made, {}, {}));
   last.leave();
@@ -160,9 +161,10 @@ TEST(Negotiated, WhoLeavesOthersWaitingIsNamed) {
   many.hear(1, chunk_numbers{0, 1, 2, 3, 4, 5}, 0);
   const std::string whom =
       " is missing from rank 0 and rank 2 and rank 3 and rank 4 and 2 more ranks";
-  EXPECT_EQ(said([&] { many.leave(); }), "rank 0 has left and others wait: " + name(0) + whom +
-                                             "; " + name(1) + whom + "; " + name(2) + whom + "; " +
-                                             name(3) + whom + "; and 2 more" + fix);
+  EXPECT_EQ(said([&] { many.leave(); }),
+            "rank 0 has left or called replan(), and others wait: " + name(0) + whom + "; " +
+                name(1) + whom + "; " + name(2) + whom + "; " + name(3) + whom + "; and 2 more" +
+                fix);
 }
 
 }  // namespace

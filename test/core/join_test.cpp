@@ -216,7 +216,8 @@ std::vector<std::string> left(const std::vector<int>& batches, progress who,
 /// The last step has two tensors that only ranks with a batch report.
 TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
   const std::string fix =
-      ". Fix: give every rank as many batches, or call join() where there are no more";
+      ". Fix: give every rank as many batches, or call join() where there are no more; call "
+      "replan() on every rank between the same two steps";
   for (const progress who : {progress::by_caller, progress::by_thread}) {
     for (const auto by : {coordination::identity::number, coordination::identity::name}) {
       engine_options<gathered> options;
@@ -240,7 +241,7 @@ TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
                   << said[rank];
             }
           }
-          EXPECT_TRUE(has(" has left and others wait: tensor")) << said[rank];
+          EXPECT_TRUE(has(" has left or called replan(), and others wait: tensor")) << said[rank];
           EXPECT_TRUE(has("tensor1 is missing from") || has("tensor0 is missing from"))
               << said[rank];
           EXPECT_TRUE(said[rank].ends_with(fix)) << said[rank];
@@ -255,6 +256,31 @@ TEST(Leaving, WhoLeavesOthersWaitingIsNamedWithTheTensors) {
 TEST(Leaving, WhoLeavesWithTheOthersIsNot) {
   for (const progress who : {progress::by_caller, progress::by_thread}) {
     EXPECT_EQ(left<negotiated>({0, 0, 0}, who), std::vector<std::string>(3));
+  }
+}
+
+/// To re-plan is to leave the plan, here to a rank that takes one more step.
+TEST(Leaving, WhoReplansWhileOthersWaitIsSaidToHaveDoneSo) {
+  for (const int first : {0, 1}) {
+    const auto said = errors(2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank(), {{"only", 5}});
+      auto engine = make_engine<negotiated>(world, memory.tensors(), optimizer_of());
+      if (world.rank() == first) {
+        engine.replan({});
+      } else {
+        engine.ready(tensor_id(0));
+        engine.wait();
+      }
+    });
+    const auto rank = std::to_string(first);
+    EXPECT_EQ(said, std::vector<std::string>(
+                        2, "rank " + rank +
+                               " has left or called replan(), and others wait: only is missing "
+                               "from rank " +
+                               rank +
+                               ". Fix: give every rank as many batches, or call join() where there "
+                               "are no more; call replan() on every rank between the same two "
+                               "steps"));
   }
 }
 

@@ -15,10 +15,9 @@
 
 namespace tutti::coordination {
 
-/// Rank 0's record of which ranks have reported each bucket, and which ranks have left. A rank that
-/// leaves while others wait for buckets that it has not reported is named at once, with the
-/// tensors.
-/// Cost: a byte for each rank and bucket.
+/// Rank 0's record of which ranks have reported each bucket, and which ranks have left, as a rank
+/// also does when it re-plans. A rank that leaves while others wait for buckets that it has not
+/// reported is named at once, with the tensors. Cost: a byte for each rank and bucket.
 class roll_call {
  public:
   roll_call(const plan& made, std::span<const tensor> forward, int ranks)
@@ -78,8 +77,8 @@ class roll_call {
   }
 
   [[gnu::cold]] communication_error left_waiting() const {
-    std::string all = sentence(
-        {"rank ", loops::find(left_, char{1}) - left_.begin(), " has left and others wait:"});
+    std::string all = sentence({"rank ", loops::find(left_, char{1}) - left_.begin(),
+                                " has left or called replan(), and others wait:"});
     std::size_t waited_for = 0;
     for (std::uint32_t bucket = 0; bucket < missing_.size(); ++bucket) {
       if (missing_[bucket] != ranks_ && ++waited_for <= most_named) {
@@ -93,7 +92,9 @@ class roll_call {
       all += sentence({"; and ", waited_for - most_named, " more"});
     }
     return communication_error(
-        all + ". Fix: give every rank as many batches, or call join() where there are no more");
+        all +
+        ". Fix: give every rank as many batches, or call join() where there are no more; call "
+        "replan() on every rank between the same two steps");
   }
   [[gnu::cold]] void name_missing(std::uint32_t bucket, std::string& all) const {
     std::size_t named = 0;
