@@ -473,7 +473,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     core::give(values);
     if (servers() > 0) {
       if constexpr (facts::stale<architecture>) {
-        average(0);  // until what all workers have handed in has taken effect
+        average(core::nothing);  // until what all workers have handed in has taken effect
       }
       task telling = core::tell_values();
       waits_.run(telling);
