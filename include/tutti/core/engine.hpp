@@ -249,9 +249,8 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     average(std::span(&value, 1));
     return value;
   }
-  /// Replaces each value by its mean over the workers, for instance each parameter of models that
-  /// have drifted apart. Throws disagreement, on every worker, if one calls it with another number
-  /// of values. Cost: all values go from each worker to rank 0 and back.
+  /// Replaces each value by its mean over the workers. Throws disagreement, on all workers, if they
+  /// give unequally many. Cost: all values go from each worker to rank 0 and back.
   void average(std::span<double> values) requires(!virtual_time) {
     task asking = averaged(values);
     waits_.run(asking);
