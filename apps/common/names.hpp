@@ -17,6 +17,10 @@ namespace common {
 /// Throws flag_error, suggesting the nearest known name, unless `wanted` is one of the `known`.
 inline void expect_one_of(std::string_view kind, const std::string& wanted,
                           const std::vector<std::string>& known) {
+  if (wanted.empty()) {
+    throw flag_error("no " + std::string(kind) +
+                     " has an empty name. Fix: name one, without a comma behind the last");
+  }
   if (std::ranges::find(known, wanted) == known.end()) {
     throw flag_error("no " + std::string(kind) + " is named '" + wanted + "'. Did you mean " +
                      nearest(wanted, known) + "?");

@@ -1008,6 +1008,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--model nowhere.csv", "nowhere.csv");
   compare_refuses("--world actual", "no world is named 'actual'. Did you mean ");
   compare_refuses("--strategy BytPS", "no strategy is named 'BytPS'. Did you mean BytePS?");
+  compare_refuses("--strategy BytePS,", "no strategy has an empty name. Fix: ");
   compare_refuses("--strategy 'hovorod*'",
                   "no strategy matches 'hovorod*'. Fix: see the names with --list-strategies");
   compare_refuses("--ranks 0", "--ranks 0 is not a number of workers");
