@@ -125,9 +125,15 @@ void check_policy_values(const common::job& asked, const std::vector<contender>&
 }
 
 /// Throws common::flag_error if one of the rows needs more processes than there are, before time is
-/// spent on the others. Rows of more workers than are simulated message by message need few.
-void check_processes(const common::job& asked, const std::vector<contender>& all, int most) {
-  if (asked.world == "simulated" || most > message_by_message) {
+/// spent on the others. Rows of more workers than are simulated message by message need few, and
+/// those that --resume finds none.
+void check_processes(const common::job& asked, const std::vector<contender>& all,
+                     const std::vector<int>& counts) {
+  int most = 0;
+  for (const int workers : counts) {
+    most = workers > message_by_message ? most : std::max(most, workers);
+  }
+  if (asked.world == "simulated" || !asked.resume.empty() || most == 0) {
     return;
   }
   for (const auto& who : all) {
@@ -337,7 +343,7 @@ void run(const common::job& asked) {
     }
   }
   expect_one_job(asked);
-  check_processes(asked, all, *std::ranges::max_element(counts));
+  check_processes(asked, all, counts);
   const auto serving = servers_on(asked.server_hosts);
   for (const auto& each : where) {
     if (each.server_nic && serving != tutti::server_hosts::own) {

@@ -374,23 +374,22 @@ std::vector<std::string> said_of_an_act_of_all(Act act) {
   });
 }
 
-/// The last of three ranks is the server. `drain` is what save, load and replan begin with.
+/// `drain` is what save, load and replan begin with.
 TEST(Engine, AServerDoesNotTrain) {
   const auto refused = [](auto act) {
     EXPECT_EQ(said_of_an_act_of_all<adding_servers>(act)[2],
               "this rank is a server and does not train. Fix: if (engine.serves()) return "
-              "engine.serve();");
+              "engine.serve();");  // the last of three ranks serves
   };
-  refused([](auto& engine) { engine.ready(tensor_id(0)), engine.wait(tensor_id(0)); });
+  refused([](auto& engine) { engine.ready(tensor_id(0)); });
   refused([](auto& engine) { engine.average(0); });
   refused([](auto& engine) { engine.drain(); });
+  refused([](auto& engine) { engine.change({.learning_rate = 3}); });
 }
 TEST(Engine, AWorkerDoesNotServe) {
   for (const std::string& each :
        said_of_an_act_of_all<canonical>([](auto& engine) { engine.serve(); })) {
-    EXPECT_EQ(each,
-              "this rank trains and is no server. Fix: if (engine.serves()) return "
-              "engine.serve();");
+    EXPECT_TRUE(each.starts_with("this rank trains and is no server. Fix: ")) << each;
   }
 }
 

@@ -139,12 +139,12 @@ TEST(Waiting, NamesWhoOwesAndStandsStill) {
   }
 }
 
-/// Expects both workers to name worker 1, which begins `act` only once the other has failed, as one
-/// that never called it.
+/// Expects every rank to say of worker 1, which begins `act` only once the other has failed, what
+/// it owes.
 template <class Strategy, class Act>
-void names_who_never_calls(const std::string& call, Act act) {
+void names_who_never_calls(const std::string& owed, Act act) {
   std::atomic<bool> ended{false};
-  const engine_options<Strategy> set = impatient<Strategy>(0.2, progress::by_thread);
+  const engine_options<Strategy> set = impatient<Strategy>(0.5, progress::by_thread);
   const auto said = errors(2 + servers_in<Strategy>(set), [&](transport::in_process& world) {
     arena memory = model_of(world.rank());
     auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), set);
@@ -163,18 +163,20 @@ void names_who_never_calls(const std::string& call, Act act) {
     }
   });
   for (const auto& each : said) {
-    EXPECT_EQ(each, "rank 1 never called " + call);
+    EXPECT_EQ(each, "rank 1 " + owed);
   }
 }
 /// So is a rank that never calls what all workers have to call.
 TEST(Waiting, NamesWhoNeverAverages) {
-  names_who_never_calls<compose<>>("average()", [](auto& engine) { engine.average(1); });
+  names_who_never_calls<compose<>>("never called average()",
+                                   [](auto& engine) { engine.average(1); });
 }
 TEST(Waiting, NamesWhoNeverSaves) {
-  names_who_never_calls<compose<architecture::parameter_server<>>>("save()", [](auto& engine) {
-    std::ostringstream file;
-    save(engine, file);
-  });
+  names_who_never_calls<compose<architecture::parameter_server<>>>(
+      "has not called save(), or has not come as far in it", [](auto& engine) {
+        std::ostringstream file;
+        save(engine, file);
+      });
 }
 
 /// A worker that goes on without a checkpoint still takes part in the others' next average.

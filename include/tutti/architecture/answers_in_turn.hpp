@@ -122,6 +122,7 @@ class answers_in_turn {
   reply& free_reply(std::uint32_t number) {
     for (const auto& each : all_[number].replies) {
       if (each->sending.done()) {
+        each->sending.result();
         each->sending = task();  // the next coroutine reuses the frame's memory
         return *each;
       }

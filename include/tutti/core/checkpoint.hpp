@@ -262,7 +262,8 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
 /// residuals, momenta, the optimizer's values, the step and, under a coordination that learns one,
 /// the order of launches. Every worker must call it between the same two steps, each with a stream
 /// of its own. Worker 0's stream also holds the servers' state. Under an architecture whose
-/// launches complete alone, all workers wait for each other before and after.
+/// launches complete alone, all workers wait for each other before and after. Nowhere does a return
+/// say that another rank's file is complete: call `average(0)` before you rely on it.
 /// Throws usage_error if `out` has failed; training can go on without the checkpoint.
 /// Cost: waits for all tensors, then writes about two to four times the model's bytes.
 template <class Engine>
@@ -324,8 +325,8 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// schedule an order of launches is learned again.
 /// Throws usage_error, which names the difference, if the file is of another run or damaged. By
 /// then it may have overwritten memory of this engine, and nothing else. The engine must not be
-/// used any more. The other workers wait for this one until its engine ends or, to hear the error's
-/// words, until the error is handed to `engine.fail`.
+/// used any more. The other workers wait for this one until its engine ends, at most for a
+/// deadline, or, to hear the error's words, until the error is handed to `engine.fail`.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
   const auto due = engine.names_call("load()");

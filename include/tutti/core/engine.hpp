@@ -255,7 +255,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     task asking = averaged(values);
     waits_.run(asking);
   }
-  /// What `average` does, for coroutines. `values` become the means, and must outlive the task.
+  /// What `average` does, for coroutines, one at a time. `values` must outlive the task.
   task averaged(std::span<double> values) {
     core::expect_to_train();
     averages_.fetch_add(1, std::memory_order_relaxed);

@@ -100,9 +100,13 @@ class engine_base {
   /// Ends this rank's part by a failure of which every other rank learns by itself, such as the
   /// transport's.
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
-  /// The collective call that other ranks wait for, as an error names it.
-  std::string_view due_call() const { return due_call_.load(std::memory_order_relaxed); }
-  /// While it lives, ranks wait for such a call.
+  /// What a rank has not done for which this one waits in a call that all workers make.
+  std::string owed_call() const {
+    const char* const name = due_call_.load(std::memory_order_relaxed);
+    return name == nullptr ? "never called average()"
+                           : sentence({"has not called ", name, ", or has not come as far in it"});
+  }
+  /// While it lives, errors name this call. Without one they name average().
   class collective_call {
    public:
     collective_call(engine_base& its, const char* name)
@@ -193,7 +197,7 @@ class engine_base {
   claim claim_;
   plan plan_;
   model_memory<typename Transport::queue_type> model_;
-  std::atomic<const char*> due_call_{"average()"};
+  std::atomic<const char*> due_call_{nullptr};
   post_box posts_;  ///< tensors that became ready
   std::atomic<bool> is_started_{false};
   /// Whether a device was still writing the gradient of the oldest post at the last look.

@@ -191,9 +191,12 @@ class engine_core : engine_base<Transport> {
 
   // ---- called by the public interface and by the parts of core
 
-  /// Names the call that this rank now waits for others to make, too, until the result is
-  /// destroyed.
-  typename base::collective_call names_call(const char* name) { return {*this, name}; }
+  /// Begins a call that all workers make, which ends when the result is destroyed. Throws
+  /// usage_error on a server.
+  typename base::collective_call names_call(const char* name) {
+    expect_to_train();
+    return {*this, name};
+  }
 
   /// Ends this rank's part once its gradients have arrived.
   task close() { return services_.close(startup_); }

@@ -204,7 +204,7 @@ task average_over_workers(Endpoint self, int workers, double& value) {
 
 /// Replaces each of several values by its mean over ranks [0, workers). If another rank has given
 /// another number of values than rank 0, or its hash `given` of the values that were last given to
-/// the optimizer differs, every rank throws disagreement.
+/// the optimizer differs, every rank throws disagreement and no value is changed.
 template <class Endpoint>
 [[gnu::cold]] task average_and_compare(Endpoint self, int workers, std::span<double> values,
                                        std::uint64_t given) {
@@ -215,27 +215,20 @@ template <class Endpoint>
   struct verdict {
     words first;
     words other;
-    int rank;  // whose words are `other`, which differ from rank 0's; or 0
+    std::uint64_t rank;  // whose words are `other`, which differ from rank 0's; or 0
   };
   const words mine{values.size(), given};
   verdict common{mine, mine, 0};
   if (self.rank() != 0) {
     co_await self.send(0, std::as_bytes(std::span(&mine, 1)));
-    co_await self.send(0, std::as_bytes(values));
     co_await receive_now(self, 0, bytes_of(common));
   } else {
     for (int rank = 1; rank < workers; ++rank) {
       words its{};
       co_await receive_now(self, rank, bytes_of(its));
-      const auto mail = co_await self.receive_loan(rank, its.count * sizeof(double));
       if (common.rank == 0 && (its.count != mine.count || its.given != mine.given)) {
         common.other = its;
-        common.rank = rank;
-      }
-      for (std::size_t i = 0; i < values.size() && common.rank == 0; ++i) {
-        double theirs = 0;
-        std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
-        values[i] += theirs;
+        common.rank = static_cast<std::uint64_t>(rank);
       }
     }
     for (int rank = 1; rank < workers; ++rank) {
@@ -255,8 +248,17 @@ template <class Endpoint>
                   "between the same two steps on every rank"}));
   }
   if (self.rank() != 0) {
+    co_await self.send(0, std::as_bytes(values));
     co_await receive_now(self, 0, std::as_writable_bytes(values));
     co_return;
+  }
+  for (int rank = 1; rank < workers; ++rank) {
+    const auto mail = co_await self.receive_loan(rank, values.size_bytes());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double theirs = 0;
+      std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
+      values[i] += theirs;
+    }
   }
   for (double& each : values) {
     each /= workers;

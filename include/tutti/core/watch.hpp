@@ -178,7 +178,7 @@ class watch {
     const auto rank = &one - ranks_.data();
     return about_.chunk != no_chunk
                ? sentence({"rank ", rank, " never submitted ", forward[one.answer->tensor].name})
-               : sentence({"rank ", rank, " never called ", owner_->due_call()});
+               : sentence({"rank ", rank, " ", owner_->owed_call()});
   }
 
   /// Says that no rank owes anything, and that none moves.

@@ -203,8 +203,8 @@ void for_each_reaching(std::span<const float> input, std::uint32_t floor, const 
 }
 
 /// Writes the values and indices of all elements whose key is at least `floor`, in order, and
-/// returns how many they are; 0 if they may not fit because less than 32 places would be left.
-/// Places behind them are overwritten, too.
+/// returns how many they are; 0 if they do not fit, and on some processors also if less than 32
+/// places would be left. Places behind them are overwritten, too.
 inline std::size_t collect(std::span<const float> input, std::uint32_t floor,
                            const candidates& room) {
   if (room.values.size() < detail::collect_block) {

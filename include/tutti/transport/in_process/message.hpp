@@ -33,7 +33,8 @@ struct message {
     if (where.channel == channel::host) {
       return sentence({"rank ", to, " has left, and rank ", from,
                        " waits for it in a call that all ranks make, such as make_engine, "
-                       "average() or replan(). Fix: make it on every rank"});
+                       "average() or replan(), or for the sums of a step's monitors. Fix: make it, "
+                       "and take equally many steps, on every rank"});
     }
     return sentence(
         {"rank ", to, " has left before it received chunk ", where.chunk, " of rank ", from});
