@@ -374,14 +374,14 @@ std::vector<std::string> said_of_an_act_of_all(Act act) {
   });
 }
 
-/// `drain` is what save, load and replan begin with.
+/// No worker's act fails before the server's. `drain` is what save, load and replan begin with.
 TEST(Engine, AServerDoesNotTrain) {
   const auto refused = [](auto act) {
     EXPECT_EQ(said_of_an_act_of_all<adding_servers>(act)[2],
               "this rank is a server and does not train. Fix: if (engine.serves()) return "
               "engine.serve();");  // the last of three ranks serves
   };
-  refused([](auto& engine) { engine.ready(tensor_id(0)); });
+  refused([](auto& engine) { engine.ready(tensor_id(0)), engine.wait(tensor_id(0)); });
   refused([](auto& engine) { engine.average(0); });
   refused([](auto& engine) { engine.drain(); });
   refused([](auto& engine) { engine.change({.learning_rate = 3}); });

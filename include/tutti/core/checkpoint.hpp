@@ -268,7 +268,7 @@ void expect_one_step(Engine& engine, std::uint64_t own) {
 /// Cost: waits for all tensors, then writes about two to four times the model's bytes.
 template <class Engine>
 void save(Engine& engine, std::ostream& out) {
-  const auto due = engine.names_call("save()");
+  const auto due = engine.begin_collective("save()");
   detail::expect_between_steps(engine);
   auto& queue = engine.world().queue();
   detail::checkpoint_writer file(out);
@@ -329,7 +329,7 @@ inline std::uint64_t step_of_checkpoint(std::istream& in) {
 /// deadline, or, to hear the error's words, until the error is handed to `engine.fail`.
 template <class Engine>
 void load(Engine& engine, std::istream& in) {
-  const auto due = engine.names_call("load()");
+  const auto due = engine.begin_collective("load()");
   detail::expect_between_steps(engine);
   detail::checkpoint_reader file(in);
   const detail::checkpoint_head head = detail::read_head(file);

@@ -75,6 +75,7 @@ struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
                      private rule::one_policy_a_role<role::coordination, Policies...>,
                      private rule::one_policy_a_role<role::compression, Policies...>,
                      private rule::one_policy_a_role<role::architecture, Policies...> {
+  // Instantiates each policy's rule, whose own assertion is then the only error.
   static_assert(((sizeof(rule::strategies_have_the_role<Policies>) > 0) && ...));
 
   using type = strategy<

@@ -272,7 +272,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// and changes nothing, if values need more memory an element than there is room for, add a
   /// momentum to the compressor's, stop an exchange of momenta, or are refused by the optimizer.
   void change(const Optimizer& values) requires(!virtual_time) {
-    const auto due = names_call("change()");
+    const auto due = begin_collective("change()");
     expect_one_momentum<compression>(values);
     expect_values(values);
     if (values.memory_per_element() > room_per_element_) {
@@ -307,7 +307,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// travel through rank 0. In the latter case each rank meanwhile holds the memories of all.
   void replan(const options& set) requires(!virtual_time) {
     drain();
-    const auto due = names_call("replan()");
+    const auto due = begin_collective("replan()");
     averages_.fetch_add(1, std::memory_order_relaxed);
     task asking = replanned(set);
     waits_.run(asking);
@@ -377,7 +377,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   // ---- state, for core/checkpoint.hpp: to be touched between steps only
 
-  using core::names_call;
+  using core::begin_collective;
   std::uint64_t steps() const { return core::steps(); }
   /// Returns whether some tensor lacks passes of a step that it or another has begun.
   using core::is_in_a_step;

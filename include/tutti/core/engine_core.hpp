@@ -83,7 +83,7 @@ class engine_core : engine_base<Transport> {
   using queue_event = typename Transport::queue_type::event;
   static constexpr bool virtual_time = types::virtual_time;
   static constexpr bool delays = facts::delay<architecture> > 0;
-  /// What workers average only to wait for each other.
+  /// What workers average where they only need a barrier.
   static constexpr std::span<double> nothing{};
   using world_type = architecture_world<types>;
   using state_type = typename architecture::template state<world_type>;
@@ -193,7 +193,7 @@ class engine_core : engine_base<Transport> {
 
   /// Begins a call that all workers make, which ends when the result is destroyed. Throws
   /// usage_error on a server.
-  typename base::collective_call names_call(const char* name) {
+  typename base::collective_call begin_collective(const char* name) {
     expect_to_train();
     return {*this, name};
   }
@@ -552,7 +552,7 @@ class engine_core : engine_base<Transport> {
   float begin_step(double squares) { return optimizer_.begin_step(squares); }
   task average_of_step(double& value) {
     return average_over_workers(endpoint<Transport>(*world_, services_.own_tag(own::decision)),
-                                workers_, value);
+                                workers_, std::span(&value, 1));
   }
   task undo_on_servers() { return services_.tell(service::undo, {}); }
   task tell_values() {

@@ -395,8 +395,7 @@ class replan_steps {
   /// Ends when all ranks have their memories.
   [[gnu::cold]] static task meet(Engine& its) {
     its.world_->queue().synchronize();
-    double nothing = 0;
-    co_await average_over_workers(host_endpoint(its), its.world_->size(), nothing);
+    co_await average_over_workers(host_endpoint(its), its.world_->size(), its.nothing);
   }
 
   static std::span<float> means_of(Engine& its) { return its.flow_->memories()[1]; }

@@ -182,29 +182,33 @@ template <class Endpoint>
   }
 }
 
-/// Replaces `value` by its mean over ranks [0, workers), added in rank order.
+/// Replaces each value by its mean over ranks [0, workers), added in rank order.
 template <class Endpoint>
-task average_over_workers(Endpoint self, int workers, double& value) {
-  const auto bytes = bytes_of(value);
+task average_over_workers(Endpoint self, int workers, std::span<double> values) {
   if (self.rank() != 0) {
-    co_await self.send(0, bytes);
-    co_await receive_now(self, 0, bytes);
+    co_await self.send(0, std::as_bytes(values));
+    co_await receive_now(self, 0, std::as_writable_bytes(values));
     co_return;
   }
   for (int rank = 1; rank < workers; ++rank) {
-    double theirs = 0;
-    co_await receive_now(self, rank, bytes_of(theirs));
-    value += theirs;
+    const auto mail = co_await self.receive_loan(rank, values.size_bytes());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double theirs = 0;
+      std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
+      values[i] += theirs;
+    }
   }
-  value /= workers;
+  for (double& each : values) {
+    each /= workers;
+  }
   for (int rank = 1; rank < workers; ++rank) {
-    co_await self.send(rank, bytes);
+    co_await self.send(rank, std::as_bytes(values));
   }
 }
 
-/// Replaces each of several values by its mean over ranks [0, workers). If another rank has given
-/// another number of values than rank 0, or its hash `given` of the values that were last given to
-/// the optimizer differs, every rank throws disagreement and no value is changed.
+/// Does so unless another rank has given another number of values than rank 0, or its hash `given`
+/// of the values that were last given to the optimizer differs. Then every rank throws disagreement
+/// and no value is changed.
 template <class Endpoint>
 [[gnu::cold]] task average_and_compare(Endpoint self, int workers, std::span<double> values,
                                        std::uint64_t given) {
@@ -247,25 +251,7 @@ template <class Endpoint>
                   " have given different values to change(). Fix: give the same ones "
                   "between the same two steps on every rank"}));
   }
-  if (self.rank() != 0) {
-    co_await self.send(0, std::as_bytes(values));
-    co_await receive_now(self, 0, std::as_writable_bytes(values));
-    co_return;
-  }
-  for (int rank = 1; rank < workers; ++rank) {
-    const auto mail = co_await self.receive_loan(rank, values.size_bytes());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      double theirs = 0;
-      std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
-      values[i] += theirs;
-    }
-  }
-  for (double& each : values) {
-    each /= workers;
-  }
-  for (int rank = 1; rank < workers; ++rank) {
-    co_await self.send(rank, std::as_bytes(values));
-  }
+  co_await average_over_workers(self, workers, values);
 }
 
 }  // namespace tutti
