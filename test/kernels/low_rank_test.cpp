@@ -3,7 +3,6 @@
 #include "tutti/kernels/low_rank.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -57,39 +56,38 @@ std::vector<float> one_by_one(const factors& of, const low_rank& size) {
   return made;
 }
 
-/// Returns these two products, and that of the factors, by the kernels.
-template <class MultiplyAdd>
-std::vector<float> made_by(const MultiplyAdd& multiply_add, const factors& of,
-                           const low_rank& size) {
+/// Returns these two products by the kernels.
+template <std::size_t Lanes>
+std::vector<float> made_by(const factors& of, const low_rank& size) {
   using namespace kernels::detail;
   std::vector<float> made(size.rows * size.rank);
   std::vector<float> back(size.columns * size.rank);
-  std::vector<float> product(of.matrix.size());
-  matrix_times_thin(multiply_add, elements_of{of.matrix.data()}, of.right.data(), size,
-                    made.data());
-  transposed_times_thin(multiply_add, of.matrix.data(), of.left.data(), size, back.data());
-  each_block_of_product(of.left.data(), of.right.data(), size,
-                        [&](std::size_t row, std::size_t column, const auto& sums) {
-                          for (std::size_t each = 0; each < std::size(sums); ++each) {
-                            std::ranges::copy(
-                                sums[each], product.data() + (row + each) * size.columns + column);
-                          }
-                        });
+  matrix_times_thin<Lanes>(elements_of{of.matrix.data()}, of.right.data(), size, made.data());
+  transposed_times_thin<Lanes>(of.matrix.data(), of.left.data(), size, back.data());
   made.insert(made.end(), back.begin(), back.end());
-  made.insert(made.end(), product.begin(), product.end());
   return made;
 }
 
+/// Returns the product of the factors by the kernels.
+std::vector<float> product_of(const factors& of, const low_rank& size) {
+  std::vector<float> product(of.matrix.size());
+  kernels::detail::each_block_of_product(
+      of.left.data(), of.right.data(), size,
+      [&](std::size_t row, std::size_t column, const auto& sums) {
+        for (std::size_t each = 0; each < std::size(sums); ++each) {
+          std::ranges::copy(sums[each], product.data() + (row + each) * size.columns + column);
+        }
+      });
+  return product;
+}
+
 void expect_one_value(const factors& of, const low_rank& size) {
-  const auto apart = [](double a, double b, double c) { return a * b + c; };
-  const auto at_once = [](double a, double b, double c) { return std::fma(a, b, c); };
-  const auto wanted = made_by(apart, of, size);
-  const auto plain = one_by_one(of, size);
-  EXPECT_TRUE(same_bits({wanted.begin(), wanted.begin() + std::ssize(plain)}, plain))
-      << named(size);
-  EXPECT_TRUE(same_bits(made_by(at_once, of, size), wanted)) << named(size);
+  const auto wanted = one_by_one(of, size);
+  EXPECT_TRUE(same_bits(made_by<2>(of, size), wanted)) << named(size);
+  EXPECT_TRUE(same_bits(made_by<4>(of, size), wanted)) << named(size);
+  EXPECT_TRUE(same_bits(made_by<8>(of, size), wanted)) << named(size);
   std::vector<float> vectorised;
-  const auto make = [&](const auto& multiply_add) { vectorised = made_by(multiply_add, of, size); };
+  const auto make = [&](auto lanes) { vectorised = made_by<lanes>(of, size); };
   kernels::widest_of_exact_products(make);
   EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
@@ -98,6 +96,9 @@ void expect_one_value(const factors& of, const low_rank& size) {
     EXPECT_TRUE(same_bits(vectorised, wanted)) << named(size);
   }
 #endif
+  const auto product = product_of(of, size);
+  kernels::widest([&] { vectorised = product_of(of, size); });
+  EXPECT_TRUE(same_bits(vectorised, product)) << named(size);
 }
 
 /// The result does not depend on how products are added and for which vectors the loops are

@@ -9,6 +9,7 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/kernels/counted_random.hpp"
+#include "tutti/kernels/product_of_factors.hpp"
 #include "tutti/kernels/thin_products.hpp"
 #include "tutti/kernels/widest.hpp"
 
@@ -66,8 +67,8 @@ template <host_queue Queue>
 void matrix_times_thin(Queue& queue, const float* matrix, const float* right, const low_rank& size,
                        float* left) {
   queue.run([=] {
-    widest_of_exact_products([=](const auto& multiply_add) {
-      detail::matrix_times_thin(multiply_add, detail::elements_of{matrix}, right, size, left);
+    widest_of_exact_products([=](auto lanes) {
+      detail::matrix_times_thin<lanes>(detail::elements_of{matrix}, right, size, left);
     });
   });
 }
@@ -80,9 +81,8 @@ void add_and_multiply(Queue& queue, std::span<float> matrix, std::span<const flo
                       const float* right, const low_rank& size, float* left) {
   queue.run([=] {
     const detail::elements_with_addend elements{matrix.data(), addend.data()};
-    widest_of_exact_products([=](const auto& multiply_add) {
-      detail::matrix_times_thin(multiply_add, elements, right, size, left);
-    });
+    widest_of_exact_products(
+        [=](auto lanes) { detail::matrix_times_thin<lanes>(elements, right, size, left); });
   });
 }
 void add_and_multiply(cuda::stream& queue, std::span<float> matrix, std::span<const float> addend,
@@ -93,9 +93,8 @@ template <host_queue Queue>
 void transposed_times_thin(Queue& queue, const float* matrix, const float* left,
                            const low_rank& size, float* right) {
   queue.run([=] {
-    widest_of_exact_products([=](const auto& multiply_add) {
-      detail::transposed_times_thin(multiply_add, matrix, left, size, right);
-    });
+    widest_of_exact_products(
+        [=](auto lanes) { detail::transposed_times_thin<lanes>(matrix, left, size, right); });
   });
 }
 void transposed_times_thin(cuda::stream& queue, const float* matrix, const float* left,
@@ -123,7 +122,8 @@ void expand_and_subtract(Queue& queue, const float* left, const float* right, co
           left, right, size, [=](std::size_t row, std::size_t column, const auto& sums) {
             const std::size_t first = row * size.columns + column;
             detail::write_block(sums, average, share, product.data() + first, rest.data() + first,
-                                size.columns, detail::to_next_rows(size, row, std::size(sums)));
+                                size.columns,
+                                detail::to_next_rows_beside(size, row, std::size(sums)));
           });
     });
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -122,6 +123,27 @@ inline std::size_t to_next_rows(const low_rank& size, std::size_t row, std::size
   return row + 2 * rows <= size.rows ? rows * size.columns : 0;
 }
 
+/// Returns the same for products that read a line of each row in turn, but 0 where many rows begin
+/// at the same place of a page: there the next rows would evict the current ones from the
+/// first-level cache.
+inline std::size_t to_next_rows_beside(const low_rank& size, std::size_t row, std::size_t rows) {
+  return size.columns % 512 == 0 ? 0 : to_next_rows(size, row, rows);
+}
+
+/// N doubles, as a vector of the processor holds them.
+template <std::size_t N>
+struct vector_of {
+  using type [[gnu::vector_size(N * sizeof(double))]] = double;
+};
+template <std::size_t N>
+using doubles = typename vector_of<N>::type;
+
+/// Sets `to` to neighbouring floats. Compilers make this one instruction.
+template <std::size_t... Lane>
+void widen(const float* from, doubles<sizeof...(Lane)>& to, std::index_sequence<Lane...>) {
+  to = doubles<sizeof...(Lane)>{from[Lane]...};
+}
+
 /// The elements of a matrix that a product only reads. They are copied to a local array, so that
 /// the compiler sees that no other pointer leads there.
 struct elements_of {
@@ -164,64 +186,105 @@ struct elements_with_addend {
 
 inline constexpr std::size_t dot_lanes = 16;
 
-/// Adds the products of `N` neighbouring elements, each to the sum of its lane.
-template <std::size_t N, class MultiplyAdd>
-void add_products(const MultiplyAdd& multiply_add, const float (&a)[N], const float* b,
-                  double* sums) {
-  for (std::size_t lane = 0; lane < N; ++lane) {
-    sums[lane] = multiply_add(double{a[lane]}, double{b[lane]}, sums[lane]);
+/// How many elements of a row are read before they are multiplied: so few that they stay in the
+/// first-level cache, and so many that their sums are seldom moved to registers and back.
+inline constexpr std::size_t dot_piece = 256;
+
+/// Pieces of some rows, in groups of an element for each lane.
+template <std::size_t Rows>
+using dot_pieces = float[Rows][dot_piece / dot_lanes][dot_lanes];
+
+/// Adds the products of pieces with as many elements of each of `Together` columns of the thin
+/// matrix, which begin at `right`, to the sums of each pair of a row and a column: those of the
+/// lanes from `lane` on that a vector holds. So few sums stay in registers.
+template <std::size_t Lanes, std::size_t Together, std::size_t Rows, std::size_t... Pair>
+void add_lanes(const dot_pieces<Rows>& held, std::size_t groups, const float* right,
+               std::size_t columns, double (*sums)[dot_lanes], std::size_t lane,
+               std::index_sequence<Pair...>) {
+  constexpr auto each_lane = std::make_index_sequence<Lanes>();
+  doubles<Lanes> total[sizeof...(Pair)];
+  (std::memcpy(&total[Pair], sums[Pair] + lane, sizeof total[Pair]), ...);
+  for (std::size_t group = 0; group < groups; ++group) {
+    doubles<Lanes> of_rows[Rows];
+    for (std::size_t row = 0; row < Rows; ++row) {
+      widen(held[row][group] + lane, of_rows[row], each_lane);
+    }
+    for (std::size_t k = 0; k < Together; ++k) {
+      doubles<Lanes> of_column;
+      widen(right + k * columns + group * dot_lanes + lane, of_column, each_lane);
+      for (std::size_t row = 0; row < Rows; ++row) {
+        total[row * Together + k] += of_rows[row] * of_column;
+      }
+    }
+  }
+  (std::memcpy(sums[Pair] + lane, &total[Pair], sizeof total[Pair]), ...);
+}
+
+/// Multiplies `groups` groups of elements of each of some rows, the first row's from `first` on,
+/// with those of `Together` columns. Prefetches the elements that begin `ahead` elements further
+/// on. Elements of all rows are read before the first is written back: where rows begin at the same
+/// place of their pages, a processor delays a read behind a write to the row before ("4K
+/// aliasing").
+template <std::size_t Lanes, std::size_t Together, class Elements, std::size_t... Pair>
+void add_pieces(const Elements& elements, std::size_t first, std::size_t ahead, std::size_t groups,
+                const float* right, std::size_t columns, double (*sums)[dot_lanes],
+                std::index_sequence<Pair...> pairs) {
+  constexpr std::size_t rows = sizeof...(Pair) / Together;
+  alignas(64) dot_pieces<rows> held;
+  for (std::size_t group = 0; group < groups; ++group) {
+    const std::size_t begin = first + group * dot_lanes;
+    for (std::size_t row = 0; row < rows; ++row) {
+      elements.read(begin + row * columns, held[row][group]);
+    }
+    for (std::size_t row = 0; row < rows; ++row) {
+      elements.keep(begin + row * columns, held[row][group]);
+      elements.ask_for(begin + row * columns + ahead);
+    }
+  }
+  for (std::size_t lane = 0; lane < dot_lanes; lane += Lanes) {
+    add_lanes<Lanes, Together, rows>(held, groups, right, columns, sums, lane, pairs);
   }
 }
 
-/// Multiplies `N` neighbouring elements of each of some rows with `N` elements of each of
-/// `Together` columns of the thin matrix, and adds the products to the sums of each pair of a row
-/// and a column, from `lane` on. The first row's elements begin at `first`, those of the columns at
-/// `right`. All elements are read before the first is written back: where rows begin at the same
-/// place of their pages, a processor delays a read behind a write to the row before ("4K
-/// aliasing").
-template <std::size_t N, std::size_t Together, class MultiplyAdd, class Elements,
-          std::size_t... Pair>
-void add_pairs(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t first,
-               const float* right, std::size_t columns, double (*sums)[dot_lanes], std::size_t lane,
-               std::index_sequence<Pair...>) {
-  constexpr std::size_t rows = sizeof...(Pair) / Together;
-  float held[rows][N];
-  for (std::size_t row = 0; row < rows; ++row) {
-    elements.read(first + row * columns, held[row]);
+/// Multiplies one element of each of some rows with one of each column, in `lane`.
+template <std::size_t Rows, std::size_t Together, class Elements>
+void add_one(const Elements& elements, std::size_t first, const float* right, std::size_t columns,
+             double (*sums)[dot_lanes], std::size_t lane) {
+  for (std::size_t row = 0; row < Rows; ++row) {
+    float held[1];
+    elements.read(first + row * columns, held);
+    elements.keep(first + row * columns, held);
+    for (std::size_t k = 0; k < Together; ++k) {
+      sums[row * Together + k][lane] += double{held[0]} * double{right[k * columns]};
+    }
   }
-  for (std::size_t row = 0; row < rows; ++row) {
-    elements.keep(first + row * columns, held[row]);
-  }
-  (add_products(multiply_add, held[Pair / Together], right + Pair % Together * columns,
-                sums[Pair] + lane),
-   ...);
 }
 
 /// Writes the product of each of some rows, from `row` on, with each of `Together` columns to
 /// `left`. Each is added in the order of `dot`.
-template <std::size_t Together, class MultiplyAdd, class Elements, std::size_t... Pair>
-void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& elements, std::size_t row,
-                        const float* right, const low_rank& size, const segments& cut, float* left,
+template <std::size_t Lanes, std::size_t Together, class Elements, std::size_t... Pair>
+void rows_times_columns(const Elements& elements, std::size_t row, const float* right,
+                        const low_rank& size, const segments& cut, float* left,
                         std::index_sequence<Pair...> pairs) {
   constexpr std::size_t rows = sizeof...(Pair) / Together;
   const std::size_t columns = size.columns;
   const std::size_t first = row * columns;
-  const std::size_t next = first + to_next_rows(size, row, rows);
+  const std::size_t next = to_next_rows(size, row, rows);
   double totals[sizeof...(Pair)] = {};
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
     const std::size_t end = cut.end(segment);
     std::size_t i = cut.begin(segment);
     double partial[sizeof...(Pair)][dot_lanes] = {};
-    for (; i + dot_lanes <= end; i += dot_lanes) {
-      add_pairs<dot_lanes, Together>(multiply_add, elements, first + i, right + i, columns, partial,
-                                     0, pairs);
-      for (std::size_t each = 0; each < rows; ++each) {
-        elements.ask_for(next + each * columns + i);
-      }
+    while (i + dot_lanes <= end) {
+      const std::size_t n = std::min(dot_piece, (end - i) / dot_lanes * dot_lanes);
+      const std::size_t behind = columns - i - n;
+      const std::size_t ahead = behind < dot_lanes ? next - i : std::min(n, behind);
+      add_pieces<Lanes, Together>(elements, first + i, ahead, n / dot_lanes, right + i, columns,
+                                  partial, pairs);
+      i += n;
     }
     for (std::size_t lane = 0; i < end; ++i, ++lane) {
-      add_pairs<1, Together>(multiply_add, elements, first + i, right + i, columns, partial, lane,
-                             pairs);
+      add_one<rows, Together>(elements, first + i, right + i, columns, partial, lane);
     }
     for (std::size_t pair = 0; pair < sizeof...(Pair); ++pair) {
       double total = 0;
@@ -238,16 +301,16 @@ void rows_times_columns(const MultiplyAdd& multiply_add, const Elements& element
 
 /// left = matrix * right. The first group of columns reads `elements`, which may add an addend and
 /// write the sums back; later groups read the matrix as it then is.
-template <class MultiplyAdd, class Elements>
-void matrix_times_thin(const MultiplyAdd& multiply_add, const Elements& elements,
-                       const float* right, const low_rank& size, float* left) {
+template <std::size_t Lanes, class Elements>
+void matrix_times_thin(const Elements& elements, const float* right, const low_rank& size,
+                       float* left) {
   const segments cut = of_a_product(size.rows * size.rank, size.columns);
   some_rows<3>(size.rows, [&](std::size_t row, auto rows) {
     some_columns(size.rank, [&](std::size_t first, auto together) {
       const auto multiply = [&](const auto& from) {
-        rows_times_columns<together>(multiply_add, from, row, right + first * size.columns, size,
-                                     cut, left + first * size.rows,
-                                     std::make_index_sequence<rows * together>());
+        rows_times_columns<Lanes, together>(from, row, right + first * size.columns, size, cut,
+                                            left + first * size.rows,
+                                            std::make_index_sequence<rows * together>());
       };
       if (first == 0) {
         multiply(elements);
@@ -285,67 +348,68 @@ void add(strips_of_sums<Together>& into, const strips_of_sums<Together>& from, s
   }
 }
 
-/// Adds `N` neighbouring elements of each of some rows, in the rows' order, each times its row's
-/// factors. The sums are read and written once for all of these rows.
-template <std::size_t N, std::size_t Together, class MultiplyAdd, std::size_t... Row>
-void add_neighbours(const MultiplyAdd& multiply_add, const float* from, std::size_t columns,
-                    const double (&factor)[Together][sizeof...(Row)], std::size_t i,
-                    strips_of_sums<Together>& sums, std::index_sequence<Row...>) {
-  double held[Together][N];
-  for (std::size_t k = 0; k < Together; ++k) {
-    for (std::size_t lane = 0; lane < N; ++lane) {
-      held[k][lane] = sums[k][i + lane];
-    }
-  }
-  const auto add_row = [&](std::size_t row) {
-    for (std::size_t k = 0; k < Together; ++k) {
-      for (std::size_t lane = 0; lane < N; ++lane) {
-        held[k][lane] =
-            multiply_add(factor[k][row], double{from[row * columns + i + lane]}, held[k][lane]);
-      }
-    }
+/// The factors of some rows, for each of some columns of the thin matrix.
+template <std::size_t Rows, std::size_t Together>
+using factors_of_rows = double[Rows][Together];
+
+inline constexpr std::size_t vectors_together = 2;
+
+/// Adds two vectors of neighbouring elements of each of some rows, in the rows' order, each times
+/// its row's factors. The sums are read and written once for all of these rows.
+template <std::size_t Lanes, std::size_t Rows, std::size_t Together, std::size_t... Vector>
+void add_neighbours(const float* from, std::size_t columns, std::size_t next,
+                    const factors_of_rows<Rows, Together>& factors, std::size_t i,
+                    strips_of_sums<Together>& sums, std::index_sequence<Vector...>) {
+  doubles<Lanes> held[Together * vectors_together];
+  const auto place = [&](std::size_t vector) {
+    return sums[vector / vectors_together].data() + i + vector % vectors_together * Lanes;
   };
-  (add_row(Row), ...);
-  for (std::size_t k = 0; k < Together; ++k) {
-    for (std::size_t lane = 0; lane < N; ++lane) {
-      sums[k][i + lane] = held[k][lane];
+  (std::memcpy(&held[Vector], place(Vector), sizeof held[Vector]), ...);
+  for (std::size_t row = 0; row < Rows; ++row) {
+    const float* const elements = from + row * columns + i;
+    doubles<Lanes> of_row[vectors_together];
+    for (std::size_t vector = 0; vector < vectors_together; ++vector) {
+      widen(elements + vector * Lanes, of_row[vector], std::make_index_sequence<Lanes>());
     }
+    ask_for(elements + next);
+    ((held[Vector] += factors[row][Vector / vectors_together] * of_row[Vector % vectors_together]),
+     ...);
   }
+  (std::memcpy(place(Vector), &held[Vector], sizeof held[Vector]), ...);
 }
 
 /// Adds the first n columns of `Rows` rows, from `row` on, each times its row's factors.
-template <std::size_t Rows, class MultiplyAdd, std::size_t Together>
-void add_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
-              const low_rank& size, std::size_t n, std::size_t row,
-              strips_of_sums<Together>& sums) {
-  constexpr std::size_t at_once = 8;
-  double factor[Together][Rows];
+template <std::size_t Lanes, std::size_t Rows, std::size_t Together>
+void add_rows(const float* matrix, const float* left, const low_rank& size, std::size_t n,
+              std::size_t row, strips_of_sums<Together>& sums) {
+  constexpr std::size_t at_once = vectors_together * Lanes;
+  factors_of_rows<Rows, Together> factors;
   for (std::size_t k = 0; k < Together; ++k) {
     for (std::size_t each = 0; each < Rows; ++each) {
-      factor[k][each] = factors[k * size.rows + row + each];
+      factors[each][k] = left[k * size.rows + row + each];
     }
   }
   const float* const from = matrix + row * size.columns;
-  const float* const next = from + to_next_rows(size, row, Rows);
-  const auto rows = std::make_index_sequence<Rows>();
+  const std::size_t next = to_next_rows_beside(size, row, Rows);
   std::size_t i = 0;
   for (; i + at_once <= n; i += at_once) {
-    add_neighbours<at_once>(multiply_add, from, size.columns, factor, i, sums, rows);
-    for (std::size_t each = 0; each < Rows; ++each) {
-      ask_for(next + each * size.columns + i);
-    }
+    add_neighbours<Lanes, Rows, Together>(from, size.columns, next, factors, i, sums,
+                                          std::make_index_sequence<Together * vectors_together>());
   }
   for (; i < n; ++i) {
-    add_neighbours<1>(multiply_add, from, size.columns, factor, i, sums, rows);
+    for (std::size_t k = 0; k < Together; ++k) {
+      for (std::size_t each = 0; each < Rows; ++each) {
+        sums[k][i] += factors[each][k] * double{from[each * size.columns + i]};
+      }
+    }
   }
 }
 
 /// Sets `total` to the sums over the rows [begin, end) of a matrix's first n columns, each row
 /// times its factors.
-template <class MultiplyAdd, std::size_t Together>
-void sum_rows(const MultiplyAdd& multiply_add, const float* matrix, const float* factors,
-              const low_rank& size, std::size_t n, std::size_t begin, std::size_t end,
-              strips_of_sums<Together>& total) {
+template <std::size_t Lanes, std::size_t Together>
+void sum_rows(const float* matrix, const float* factors, const low_rank& size, std::size_t n,
+              std::size_t begin, std::size_t end, strips_of_sums<Together>& total) {
   const segments cut = of_rows(end - begin);
   clear(total, n);
   for (std::size_t segment = 0; segment < cut.count(); ++segment) {
@@ -354,18 +418,18 @@ void sum_rows(const MultiplyAdd& multiply_add, const float* matrix, const float*
     const std::size_t end_of_segment = begin + cut.end(segment);
     std::size_t row = begin + cut.begin(segment);
     for (; row + 8 <= end_of_segment; row += 8) {
-      add_rows<8>(multiply_add, matrix, factors, size, n, row, sums);
+      add_rows<Lanes, 8>(matrix, factors, size, n, row, sums);
     }
     for (; row < end_of_segment; ++row) {
-      add_rows<1>(multiply_add, matrix, factors, size, n, row, sums);
+      add_rows<Lanes, 1>(matrix, factors, size, n, row, sums);
     }
     add(total, sums, n);
   }
 }
 
-template <std::size_t Together, class MultiplyAdd>
-void transposed_times_columns(const MultiplyAdd& multiply_add, const float* matrix,
-                              const float* left, const low_rank& size, float* right) {
+template <std::size_t Lanes, std::size_t Together>
+void transposed_times_columns(const float* matrix, const float* left, const low_rank& size,
+                              float* right) {
   const segments cut = of_a_product(size.columns * size.rank, size.rows);
   for (std::size_t first = 0; first < size.columns; first += strip) {
     const std::size_t n = std::min(strip, size.columns - first);
@@ -373,8 +437,8 @@ void transposed_times_columns(const MultiplyAdd& multiply_add, const float* matr
     clear(sums, n);
     for (std::size_t segment = 0; segment < cut.count(); ++segment) {
       strips_of_sums<Together> of_segment;
-      sum_rows(multiply_add, matrix + first, left, size, n, cut.begin(segment), cut.end(segment),
-               of_segment);
+      sum_rows<Lanes>(matrix + first, left, size, n, cut.begin(segment), cut.end(segment),
+                      of_segment);
       add(sums, of_segment, n);
     }
     for (std::size_t k = 0; k < Together; ++k) {
@@ -385,75 +449,13 @@ void transposed_times_columns(const MultiplyAdd& multiply_add, const float* matr
   }
 }
 
-template <class MultiplyAdd>
-void transposed_times_thin(const MultiplyAdd& multiply_add, const float* matrix, const float* left,
-                           const low_rank& size, float* right) {
+template <std::size_t Lanes>
+void transposed_times_thin(const float* matrix, const float* left, const low_rank& size,
+                           float* right) {
   some_columns(size.rank, [&](std::size_t first, auto together) {
-    transposed_times_columns<together>(multiply_add, matrix, left + first * size.rows, size,
-                                       right + first * size.columns);
+    transposed_times_columns<Lanes, together>(matrix, left + first * size.rows, size,
+                                              right + first * size.columns);
   });
-}
-
-/// How many columns of a product are computed at a time: so many that reads of the thin matrices
-/// are shared, and so few that the sums of four rows stay in registers.
-constexpr std::size_t product_block = 32;
-
-/// Calls `f(row, column, sums)` for blocks of `Rows` rows, from `row` on, and `Columns` columns of
-/// the product of both factors, from column `begin` on, as long as whole blocks are left. Returns
-/// the column after the last block. The rank must not be 0.
-template <std::size_t Columns, std::size_t Rows, class F>
-std::size_t some_blocks_of_product(const float* left, const float* right, const low_rank& size,
-                                   std::size_t row, std::size_t begin, const F& f) {
-  for (; begin + Columns <= size.columns; begin += Columns) {
-    float sums[Rows][Columns] = {};
-    std::size_t k = 0;
-    do {  // at least once, or a compiler would keep the sums in memory
-      for (std::size_t each = 0; each < Rows; ++each) {
-        const float factor = left[k * size.rows + row + each];
-        for (std::size_t i = 0; i < Columns; ++i) {
-          sums[each][i] += factor * right[k * size.columns + begin + i];
-        }
-      }
-    } while (++k != size.rank);
-    f(row, begin, sums);
-  }
-  return begin;
-}
-
-/// Calls `f(row, column, sums)` for every block of the product of both factors. `sums[i][j]` is the
-/// element of row `row` + i and column `column` + j.
-template <class F>
-void each_block_of_product(const float* left, const float* right, const low_rank& size,
-                           const F& f) {
-  some_rows<4>(size.rows, [&](std::size_t row, auto rows) {
-    std::size_t begin = some_blocks_of_product<product_block, rows>(left, right, size, row, 0, f);
-    begin = some_blocks_of_product<8, rows>(left, right, size, row, begin, f);
-    some_blocks_of_product<1, rows>(left, right, size, row, begin, f);
-  });
-}
-
-/// Subtracts the sums times `share` from a block of `rest`, and then writes the sums times
-/// `average` to `product`. In this order fewer reads wait for writes to the same place of another
-/// page (see `add_pairs`). Prefetches the block that lies `next` elements further on.
-template <std::size_t Rows, std::size_t Columns>
-void write_block(const float (&sums)[Rows][Columns], float average, float share, float* product,
-                 float* rest, std::size_t columns, std::size_t next) {
-  for (std::size_t row = 0; row < Rows; ++row) {
-    for (std::size_t i = 0; i < Columns; ++i) {
-      rest[row * columns + i] -= sums[row][i] * share;
-    }
-  }
-  for (std::size_t row = 0; row < Rows; ++row) {
-    for (std::size_t i = 0; i < Columns; ++i) {
-      product[row * columns + i] = sums[row][i] * average;
-    }
-  }
-  for (std::size_t row = 0; row < Rows; ++row) {
-    for (std::size_t i = 0; i < Columns; i += 16) {
-      ask_for(rest + next + row * columns + i);
-      ask_for(product + next + row * columns + i);
-    }
-  }
 }
 
 }  // namespace detail

@@ -1,6 +1,13 @@
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 namespace tutti::kernels {
+
+/// How many doubles a vector of the processor holds.
+template <std::size_t N>
+using vector_lanes = std::integral_constant<std::size_t, N>;
 
 /// Runs `loop`, compiled for the widest vectors that this processor has.
 ///
@@ -21,15 +28,21 @@ template <class Loop>
   loop();
 }
 
-/// Computes a * b + c in one instruction.
-struct fused {
-  double operator()(double a, double b, double c) const { return __builtin_fma(a, b, c); }
-};
+#if !defined(__clang__)
+/// With these, g++ computes a * b + c in one instruction.
+template <class Loop>
+[[gnu::target("avx2,fma"), gnu::optimize("fp-contract=fast"), gnu::flatten, gnu::noinline]] void
+with_avx2_and_fma(const Loop& loop) {
+  loop(vector_lanes<4>());
+}
 
 template <class Loop>
-[[gnu::target("avx2,fma"), gnu::flatten, gnu::noinline]] void with_avx2_and_fma(const Loop& loop) {
-  loop(fused());
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::optimize("fp-contract=fast"),
+  gnu::flatten, gnu::noinline]] void
+with_avx512_and_fma(const Loop& loop) {
+  loop(vector_lanes<8>());
 }
+#endif
 
 }  // namespace detail
 
@@ -50,25 +63,26 @@ void widest(const Loop& loop) {
 }
 #endif
 
-/// Runs `loop(multiply_add)`, compiled for the widest vectors that this processor has.
-/// `multiply_add(a, b, c)` is a * b + c for doubles whose product is exact, as that of two floats
-/// is, so that one instruction gives the same value as two. With clang it is two, because clang
-/// would compile `__builtin_fma` to a call of `fma` here.
+/// Runs `loop(vector_lanes<N>())`, compiled for this processor's vectors, which hold N doubles. The
+/// loop may only add products of doubles that are exact, as those of two floats are, so that one
+/// instruction for a product and a sum gives the same value as two.
 template <class Loop>
 void widest_of_exact_products(const Loop& loop) {
-  const auto apart = [](double a, double b, double c) { return a * b + c; };
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__) && \
-    !defined(__clang__)
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    detail::with_avx512([&] { loop(detail::fused()); });
-  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    detail::with_avx2_and_fma(loop);
-  } else {
-    loop(apart);
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__OPTIMIZE__) && !defined(__CUDACC__)
+#if defined(__clang__)
+  if (__builtin_cpu_supports("avx2")) {
+    return detail::with_avx2([&] { loop(vector_lanes<4>()); });
   }
 #else
-  widest([&] { loop(apart); });
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    return detail::with_avx512_and_fma(loop);
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return detail::with_avx2_and_fma(loop);
+  }
 #endif
+#endif
+  loop(vector_lanes<2>());
 }
 
 }  // namespace tutti::kernels
