@@ -205,17 +205,20 @@ void add_lanes(const dot_pieces<Rows>& held, std::size_t groups, const float* ri
   doubles<Lanes> total[sizeof...(Pair)];
   (std::memcpy(&total[Pair], sums[Pair] + lane, sizeof total[Pair]), ...);
   for (std::size_t group = 0; group < groups; ++group) {
-    doubles<Lanes> of_rows[Rows];
-    for (std::size_t row = 0; row < Rows; ++row) {
-      widen(held[row][group] + lane, of_rows[row], each_lane);
-    }
-    for (std::size_t k = 0; k < Together; ++k) {
-      doubles<Lanes> of_column;
-      widen(right + k * columns + group * dot_lanes + lane, of_column, each_lane);
-      for (std::size_t row = 0; row < Rows; ++row) {
-        total[row * Together + k] += of_rows[row] * of_column;
+    doubles<Lanes> of_row[Rows];
+    doubles<Lanes> of_column;
+    const auto add = [&](auto pair) {  // column by column, so that one is in a register at a time
+      constexpr std::size_t row = pair % Rows;
+      constexpr std::size_t k = pair / Rows;
+      if constexpr (k == 0) {
+        widen(held[row][group] + lane, of_row[row], each_lane);
       }
-    }
+      if constexpr (row == 0) {
+        widen(right + k * columns + group * dot_lanes + lane, of_column, each_lane);
+      }
+      total[row * Together + k] += of_row[row] * of_column;
+    };
+    (add(std::integral_constant<std::size_t, Pair>()), ...);
   }
   (std::memcpy(sums[Pair] + lane, &total[Pair], sizeof total[Pair]), ...);
 }
