@@ -1,4 +1,6 @@
 // The sums that monitors make over all workers, step by step, compared with plain loops in double.
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -9,6 +11,7 @@
 
 #include "support/errors.hpp"
 #include "support/summing.hpp"
+#include "tutti/architecture/independent.hpp"
 #include "tutti/architecture/parameter_server.hpp"
 #include "tutti/fusion/up_to.hpp"
 #include "tutti/monitor/counters.hpp"
@@ -78,12 +81,13 @@ TEST(Sums, OfStepsThatOverlapAreInTheOrderOfSteps) {
   EXPECT_EQ(arrived, 50.0 * 3 * static_cast<double>(tensor_sizes().size()));
 }
 
-task simulated_rank(transport::simulated& world, std::vector<std::vector<summing::totals>>& seen) {
+template <class Strategy>
+task simulated_rank(transport::simulated& world, int its_steps,
+                    std::vector<std::vector<summing::totals>>& seen) {
   arena memory = model_of(world.rank());
-  auto engine =
-      make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
+  auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer_of(), {}, summing(memory));
   co_await engine.started();
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < its_steps; ++step) {
     backward(memory, engine.worker(), step);
     for (const tensor_id id : shuffled(memory.tensors().size(), world.rank(), step)) {
       co_await world.sleep(1e-6);
@@ -102,11 +106,40 @@ TEST(Sums, InSimulation) {
     std::vector<std::vector<summing::totals>> seen(static_cast<std::size_t>(workers));
     transport::run_simulated(
         workers, transport::link{1.25e9, 50e-6},
-        [&](transport::simulated& world) { return simulated_rank(world, seen); });
+        [&](transport::simulated& world) { return simulated_rank<compose<>>(world, steps, seen); });
     for (const auto& each : seen) {
       EXPECT_EQ(each, seen[0]);
     }
     expect_sums(seen[0], workers, steps);
+  }
+}
+
+/// Workers that do not wait for each other may take unequally many steps. The totals are those of
+/// the steps that all have taken, and a worker that ends, or drains, waits for no others.
+TEST(Sums, EndWithTheWorkerThatTakesTheFewestSteps) {
+  using alone = compose<architecture::independent>;
+  for (const auto& taken : {std::array{1, 3, 2}, {3, 1, 2}, {0, 2, 3}, {2, 2, 0}}) {
+    std::vector<std::vector<summing::totals>> seen(3);
+    transport::run_ranks(3, [&](transport::in_process& world) {
+      const auto rank = static_cast<std::size_t>(world.rank());
+      arena memory = model_of(world.rank());
+      auto engine =
+          make_engine<alone>(world, memory.tensors(), optimizer_of(), {}, summing(memory));
+      train_and_sum(engine, memory, taken[rank]);
+      seen[rank] = engine.observed().steps;
+    });
+    std::vector<std::vector<summing::totals>> simulated(3);
+    transport::run_simulated(3, transport::link{1.25e9, 50e-6}, [&](transport::simulated& world) {
+      return simulated_rank<alone>(world, taken[static_cast<std::size_t>(world.rank())], simulated);
+    });
+    const auto expected = summed_in_double(3, std::ranges::min(taken));
+    for (const auto& totals :
+         {seen[0], seen[1], seen[2], simulated[0], simulated[1], simulated[2]}) {
+      ASSERT_EQ(totals.size(), expected.size());
+      for (std::size_t step = 0; step < totals.size(); ++step) {
+        EXPECT_NEAR(totals[step][0], expected[step][0], 1e-12 * expected[step][0]);
+      }
+    }
   }
 }
 
@@ -156,6 +189,21 @@ TEST(Sums, EndWithTheOtherRanks) {
   EXPECT_EQ(said[1], "out of data");
   for (const std::size_t rank : {0U, 2U}) {
     EXPECT_NE(said[rank].find("rank 1"), std::string::npos) << said[rank];
+  }
+}
+
+TEST(Sums, AreOfEquallyManyNumbersOnEveryRank) {
+  const auto said = errors(3, [](transport::in_process& world) {
+    arena memory = model_of(world.rank());
+    summing adds(memory);
+    adds.fewer = world.rank() == 2 ? 1 : 0;
+    auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, adds);
+    train_and_sum(engine, memory, 2);
+  });
+  for (const std::string& each : said) {
+    EXPECT_NE(each.find("rank 0's monitor sums 3 numbers in a step and rank 2's 2. Fix: "),
+              std::string::npos)
+        << each;
   }
 }
 

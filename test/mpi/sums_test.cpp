@@ -3,6 +3,7 @@
 
 #include "support/mpi_world.hpp"
 #include "support/summing.hpp"
+#include "tutti/architecture/independent.hpp"
 #include "tutti/optimizer/none.hpp"
 #include "tutti/transport/mpi.hpp"
 
@@ -23,6 +24,17 @@ TEST(Sums, AreThoseOfAllProcesses) {
     for (const double each : step) {  // equal everywhere: the mean of equal values in rank order
       EXPECT_NEAR(engine.average(each), each, 1e-15 * world.size() * each);
     }
+  }
+}
+
+TEST(Sums, EndWithTheProcessThatTakesTheFewestSteps) {
+  auto& world = *processes;
+  for (const int fewest : {0, world.size() - 1}) {
+    arena memory = model_of(world.rank());
+    auto engine = make_engine<compose<architecture::independent>>(
+        world, memory.tensors(), optimizer_of(), {}, summing(memory));
+    train_and_sum(engine, memory, world.rank() == fewest ? 2 : 4);
+    EXPECT_EQ(engine.observed().steps.size(), 2U);
   }
 }
 

@@ -380,8 +380,7 @@ TEST(RunRanks, AMessageToARankThatHasLeftNamesBoth) {
   EXPECT_EQ(left_unread(0, 0.01, channel::data), both);
   EXPECT_EQ(left_unread(0, 0, channel::host),
             "rank 1 has left, and rank 0 waits for it in a call that all ranks make, such as "
-            "make_engine, average() or replan(), or for the sums of a step's monitors. Fix: make "
-            "it, and take equally many steps, on every rank");
+            "make_engine, average() or replan(). Fix: make it on every rank");
 }
 
 TEST(RunRanks, NeedsARank) {

@@ -172,6 +172,7 @@ class engine_core : engine_base<Transport> {
       if (in_real_time(*world_) && !failed()) {
         if (flow_ && failure_.unwinds()) {
           flow_->leave_unsaid();
+          observer_.stop();
         }
         if constexpr (delays) {  // tensors have arrived although their launches have not ended
           waits_.in_time([this] { return !communicates(); });
@@ -568,18 +569,21 @@ class engine_core : engine_base<Transport> {
   }
   task finish_sums() {
     co_await flow_->finish();
-    co_await observer_.finish();
+    observer_.end_sums();  // and goes on, since other ranks wait to hear that this one ends
   }
   task finish_architecture() {
-    if constexpr (facts::has_finish<state_type>) {
-      return finish_state();
+    if constexpr (facts::has_finish<state_type> || facts::has_sums<Monitor>) {
+      return finish_both();
     } else {
       return around_.finish();
     }
   }
-  task finish_state() {
-    co_await state_->finish();
+  task finish_both() {
+    if constexpr (facts::has_finish<state_type>) {
+      co_await state_->finish();
+    }
     co_await around_.finish();
+    co_await observer_.finish();
   }
   task stop_answering() {
     if constexpr (!virtual_time) {

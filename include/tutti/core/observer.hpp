@@ -100,6 +100,11 @@ class observer {
       return true;
     }
   }
+  void end_sums() {
+    if constexpr (adds_up) {
+      sums_.end();
+    }
+  }
   task finish() {
     if constexpr (adds_up) {
       return sums_.finish();

@@ -9,7 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/gate.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/core/startup.hpp"
 #include "tutti/role/monitor.hpp"
@@ -18,7 +20,8 @@
 namespace tutti {
 
 /// Adds up the `sums` of the workers' monitors, one step after the other, beside the launches. Rank
-/// 0 adds in rank order and sends the totals to the others.
+/// 0 adds in rank order and sends the totals to the others. Once a worker has ended, no totals of
+/// later steps come, of which an empty message tells.
 /// Cost: a message from each worker to rank 0 and back in each step, for which no launch waits.
 template <class Monitor, class Transport>
 class step_sums {
@@ -35,7 +38,7 @@ class step_sums {
              void* context) {
     arrived_.assign(tensors, 0);
     left_ = tensors;
-    adding_ = add(endpoint<Transport>(*world_, where), workers, failed, context);
+    adding_ = run(endpoint<Transport>(*world_, where), workers, failed, context);
     adding_.start(world_->ready_coroutines());
   }
 
@@ -50,28 +53,32 @@ class step_sums {
     if (mine.empty()) {
       return;
     }
-    pending_.insert(pending_.end(), mine.begin(), mine.end());
-    widths_.push_back(mine.size());
-    ++steps_;
+    if (!over_) {
+      pending_.insert(pending_.end(), mine.begin(), mine.end());
+      widths_.push_back(mine.size());
+      ++steps_;
+    }
     std::fill(mine.begin(), mine.end(), 0.0);
     news_.open();
   }
 
-  /// Returns whether the totals of every step that has ended here have come. For any thread.
+  /// Returns whether every total that can come of the steps that have ended here has come. For any
+  /// thread.
   bool are_there() const {
     const std::scoped_lock lock(*mutex_);
-    return steps_ == summed_;
+    return over_ || steps_ == summed_;
   }
   /// What has been sent for the sums.
   traffic counted() const { return counted_.read(); }
 
   bool at_rest() const { return adding_.done(); }
-  /// Ends when the totals of the last step have come.
-  task finish() {
+  /// Says that no step follows: tells the others so, once the totals of the last step have come.
+  void end() {
     closing_ = true;
     news_.open();
-    co_await adding_;
   }
+  /// Ends when no other worker waits for this one's sums any more.
+  task finish() { co_await adding_; }
   /// Stops: no more totals come, not even those under way.
   void stop() {
     stopped_ = true;
@@ -79,48 +86,76 @@ class step_sums {
   }
 
  private:
-  task add(endpoint<Transport> self, int workers, void (*failed)(void*, std::exception_ptr),
+  task run(endpoint<Transport> self, int workers, void (*failed)(void*, std::exception_ptr),
            void* context) {
     gate& news = news_;
     std::vector<double> values;
     try {
-      while (!stopped_) {
-        if (!take(values)) {
-          if (closing_) {
-            break;
-          }
+      for (bool goes_on = true; goes_on && !stopped_;) {
+        if (!take(values) && !closing_) {
           co_await news;
           continue;
         }
         if (self.rank() == 0) {
           co_await add_all(self, workers, values);
         } else {
-          count(values);
-          co_await self.send(0, std::as_bytes(std::span(values)));
-          co_await receive_now(self, 0, std::as_writable_bytes(std::span(values)));
+          co_await ask(self, values);
         }
         const std::scoped_lock lock(*mutex_);
-        ++summed_;
-        monitor_->summed(std::span<const double>(values));
+        goes_on = !values.empty();
+        if (goes_on) {
+          ++summed_;
+          monitor_->summed(std::span<const double>(values));
+        } else {
+          over_ = true;
+        }
       }
     } catch (...) {
       failed(context, std::current_exception());
     }
   }
 
-  task add_all(endpoint<Transport> self, int workers, std::span<double> values) {
-    for (int rank = 1; rank < workers; ++rank) {
-      const auto mail = co_await self.receive_loan(rank, values.size_bytes());
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        double theirs = 0;
-        std::memcpy(&theirs, mail.bytes().data() + i * sizeof theirs, sizeof theirs);
-        values[i] += theirs;
-      }
+  /// Replaces values by their totals. A worker that ends has no values, so that every worker's are
+  /// cleared. It waits for an answer, too: it must not be in another engine while rank 0 receives
+  /// from any rank.
+  task ask(endpoint<Transport> self, std::vector<double>& values) {
+    count(values);
+    co_await self.send(0, std::as_bytes(std::span(values)));
+    const auto mail = co_await self.receive_loan(0, values.size() * sizeof(double));
+    values.resize(mail.bytes().size() / sizeof(double));
+    std::ranges::copy(mail.bytes(), std::as_writable_bytes(std::span(values)).begin());
+  }
+  /// Rank 0's part of the same.
+  task add_all(endpoint<Transport> self, int workers, std::vector<double>& values) {
+    const std::size_t width = values.size();
+    bool all = width != 0;
+    for (int rank = 1; rank < workers && width != 0; ++rank) {
+      const auto mail = co_await self.receive_loan(rank, width * sizeof(double));
+      all &= add(values, rank, mail.bytes());
     }
+    for (int left = width == 0 ? workers - 1 : 0; left != 0;) {
+      const auto mail = co_await world_->receive_any(channel::host);  // of a length not known here
+      left -= mail.where() == self.where() ? 1 : 0;
+    }
+    values.resize(all ? width : 0);
     for (int rank = 1; rank < workers; ++rank) {
       count(values);
-      co_await self.send(rank, std::as_bytes(values));
+      co_await self.send(rank, std::as_bytes(std::span(values)));
     }
+  }
+  /// Returns false if there is nothing to add.
+  static bool add(std::span<double> values, int rank, std::span<const std::byte> theirs) {
+    if (!theirs.empty() && theirs.size() != values.size_bytes()) {
+      throw communication_error(sentence(
+          {"rank 0's monitor sums ", values.size(), " numbers in a step and rank ", rank, "'s ",
+           theirs.size() / sizeof(double), ". Fix: make it with the same values on every rank"}));
+    }
+    for (std::size_t i = 0; i * sizeof(double) < theirs.size(); ++i) {
+      double each = 0;
+      std::memcpy(&each, theirs.data() + i * sizeof each, sizeof each);
+      values[i] += each;
+    }
+    return !theirs.empty();
   }
   void count(std::span<const double> values) { counted_.add(values.size_bytes()); }
 
@@ -128,6 +163,7 @@ class step_sums {
   bool take(std::vector<double>& values) {
     const std::scoped_lock lock(*mutex_);
     if (taken_ == steps_) {
+      values.clear();
       return false;
     }
     ++taken_;
@@ -151,6 +187,7 @@ class step_sums {
   std::uint64_t taken_ = 0;
   std::uint64_t summed_ = 0;
   traffic_counter counted_{};
+  bool over_ = false;  ///< no more totals come, because a worker has ended
   bool closing_ = false;
   bool stopped_ = false;
   task adding_{};

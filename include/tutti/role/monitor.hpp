@@ -122,10 +122,10 @@ concept hears_of_scales = requires(Hearing& monitor, float scale) {
 ///   step. It is called once a step, when the step's last tensor has arrived, and the engine sets
 ///   the numbers to zero once it has read them.
 /// * `summed(totals)`: is given these numbers added over the workers in rank order, equal on all of
-///   them. It is called for every step whose span was not empty, in the order of steps. The call
-///   comes some time after the step; `drain` waits for it.
+///   them. It is called for every step whose span was not empty, in the order of steps, until a
+///   worker has ended. The call comes some time after the step; `drain` waits for it.
 ///
-/// For such sums every worker must take the same number of steps.
+/// Where workers take unequally many steps, there are totals of those steps that all have taken.
 ///
 /// Any monitor may have
 /// * `replanned()`: called when the plan has changed. Chunks have other numbers from then on.

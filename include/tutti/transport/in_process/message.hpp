@@ -33,8 +33,7 @@ struct message {
     if (where.channel == channel::host) {
       return sentence({"rank ", to, " has left, and rank ", from,
                        " waits for it in a call that all ranks make, such as make_engine, "
-                       "average() or replan(), or for the sums of a step's monitors. Fix: make it, "
-                       "and take equally many steps, on every rank"});
+                       "average() or replan(). Fix: make it on every rank"});
     }
     return sentence(
         {"rank ", to, " has left before it received chunk ", where.chunk, " of rank ", from});
@@ -67,11 +66,11 @@ struct pending_receive {
   void (*take)(Endpoint&, pending_receive&, message_type&){};
   bool lends{};  // a loan: its reader gives the message back
 
-  /// Whether a message has the expected length. A loan on the coded channel also takes a shorter
-  /// one, and a receive from any rank takes every length.
+  /// Whether a message has the expected length. A loan on the coded or the host channel also takes
+  /// a shorter one, and a receive from any rank takes every length.
   bool takes(const message_type& arrived) const {
     return from == any_rank || arrived.bytes.size() == into.size() ||
-           (lends && where.channel == channel::coded && arrived.bytes.size() < into.size());
+           (lends && may_be_shorter(where.channel) && arrived.bytes.size() < into.size());
   }
 };
 
