@@ -231,7 +231,8 @@ void names_who_never_submitted(const std::vector<arena::declaration>& forward = 
     engine.average(0);  // rank 2 waits for nothing and must still learn of it
   });
   for (const auto& each : said) {
-    EXPECT_EQ(each, "rank 2 never submitted tensor4");
+    EXPECT_EQ(each.find("rank 2 "), 0U) << each;
+    EXPECT_NE(each.find("never submitted tensor4"), std::string::npos) << each;
   }
 }
 TEST(Failure, WhoNeverSubmittedIsNamed) {

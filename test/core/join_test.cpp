@@ -116,6 +116,27 @@ TEST(Join, WithinAStepOnlyWhatIsMissingIsHandedIn) {
   }
 }
 
+TEST(Join, WhoAveragesMeanwhileIsNamedWithItsCall) {
+  engine_options<negotiated> options;
+  options.run.deadline = 0.2;
+  for (const int joins : {0, 1}) {
+    const auto said = errors(2, [&](transport::in_process& world) {
+      arena memory = model_of(world.rank());
+      auto engine = make_engine<negotiated>(world, memory.tensors(), optimizer_of(), options);
+      if (world.rank() == joins) {
+        engine.join();
+      } else {
+        engine.average(1);
+      }
+    });
+    const std::string owed = joins == 0 ? "rank 0 called join() and never called average()"
+                                        : "rank 0 called average() and never submitted tensor5. "
+                                          "Fix: call average() on every rank between the same two "
+                                          "steps";
+    EXPECT_EQ(said, std::vector<std::string>(2, owed));
+  }
+}
+
 TEST(Join, GradientsLieInStreams) {
   join_one_after_the_other<gathered, on_host_streams>();
   join_one_after_the_other<windowed, in_stream_order>({.partition = {8192}, .schedule = {8192}});

@@ -229,8 +229,9 @@ TEST(Waiting, NamesNobodyWhereRanksWaitForDifferentThings) {
   });
   EXPECT_EQ(said,
             std::vector<std::string>(2,
-                                     "every rank answers but none makes progress: they wait for "
-                                     "different things"));
+                                     "every rank answers but none makes progress: they wait in "
+                                     "different calls (rank 0 in average(), rank 1 in replan()). "
+                                     "Fix: make the same ones, in one order, on every rank"));
 }
 
 /// A server owes nothing and is owed nothing. It survives five deadlines of work and as many of

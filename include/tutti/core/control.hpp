@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace tutti {
@@ -42,6 +43,7 @@ struct control_message {
   std::uint64_t averages{};   ///< calls of `average` and `replan` begun so far
   std::uint32_t waiting{};    ///< threads that wait inside the engine
   std::uint32_t absent{};
+  std::array<char, 12> call{};  ///< the call of all workers that the rank is in, such as average()
 };
 
 }  // namespace tutti

@@ -194,12 +194,12 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// it has accumulated for an unfinished step are sent first, the missing ones counting as zero.
   /// Returns when all ranks have joined; training may then go on, from the same step on every rank.
   ///
-  /// The mean stays one over all ranks, so a step for which fewer ranks have batches is a smaller
-  /// step. Residuals still travel with the zeros, so that error feedback loses nothing; a
-  /// compressor that cannot encode zero, such as sign, sends what it makes of it. The wait has no
-  /// deadline. No rank may call `average`, `change`, `replan`, save or load while only some have
-  /// joined. Compiles under coordination::negotiated only. After: Horovod's join.
+  /// The mean stays one over all ranks, so a step with fewer batches is smaller. Residuals travel
+  /// with the zeros, so that error feedback loses nothing; a compressor that cannot encode zero,
+  /// such as sign, sends what it makes of it. The wait has no deadline. No rank may call `average`,
+  /// `change`, `replan`, save or load while only some have joined. After: Horovod's join.
   void join() requires(!virtual_time) {
+    const auto due = begin_collective("join()");
     task mine = joined();
     waits_.run_however_long(mine);
     synchronize();
@@ -249,9 +249,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     average(std::span(&value, 1));
     return value;
   }
-  /// Replaces each value by its mean over the workers. Throws disagreement, on all workers, if they
-  /// give unequally many. Cost: all values go from each worker to rank 0 and back.
+  /// Likewise for each value. Throws disagreement, on all workers, if they give unequally many.
   void average(std::span<double> values) requires(!virtual_time) {
+    const auto due = begin_collective("average()");
     task asking = averaged(values);
     waits_.run(asking);
   }

@@ -102,15 +102,23 @@ class engine_base {
   void heard(std::exception_ptr why) { fail(std::move(why), audience::nobody); }
   /// What a rank has not done for which this one waits in a call that all workers make.
   std::string owed_call() const {
-    const char* const name = due_call_.load(std::memory_order_relaxed);
-    return name == nullptr ? "never called average()"
-                           : sentence({"has not called ", name, ", or has not come as far in it"});
+    const std::string_view name = called();
+    return name.empty() || name == "average()"
+               ? "never called average()"
+               : sentence({"has not called ", name, ", or has not come as far in it"});
   }
-  /// While it lives, errors name this call. Without one they name average().
+  /// The call of all workers that this rank is in; empty if it is in none.
+  std::string_view called() const {
+    const char* const name = due_call_.load(std::memory_order_relaxed);
+    return name == nullptr ? std::string_view() : name;
+  }
+  /// While it lives, errors name this call, unless it is part of another.
   class collective_call {
    public:
     collective_call(engine_base& its, const char* name)
-        : due_(&its.due_call_), before_(due_->exchange(name, std::memory_order_relaxed)) {}
+        : due_(&its.due_call_), before_(due_->load(std::memory_order_relaxed)) {
+      due_->store(before_ == nullptr ? name : before_, std::memory_order_relaxed);
+    }
     collective_call(const collective_call&) = delete;
     collective_call& operator=(const collective_call&) = delete;
     ~collective_call() { due_->store(before_, std::memory_order_relaxed); }

@@ -441,6 +441,8 @@ class engine_core : engine_base<Transport> {
     answer.averages = serves() ? ~std::uint64_t{0} : averages_.load(std::memory_order_relaxed);
     answer.waiting = waits_.threads();
     answer.handed_in = gradients::handed_in(*this);
+    answer.call = {};
+    base::called().copy(answer.call.data(), answer.call.size() - 1);
     if (flow_) {
       flow_->describe(about.chunk, about.step, answer);
     }

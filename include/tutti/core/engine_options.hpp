@@ -35,7 +35,8 @@ struct run_options {
   /// longer, until its memory is no longer in use.
   seconds deadline{60};
   tutti::progress progress{};
-  /// Backward passes of a step. The model adds up their gradients before they are sent.
+  /// Backward passes of a step. The model adds up their gradients before they are sent. Passes of
+  /// a step that is never completed are not sent: an engine that ends drops them without a word.
   unsigned accumulation{1};
 
   /// Lists the options that all ranks must set alike. `deadline` and `progress` may differ.

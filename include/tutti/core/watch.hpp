@@ -176,9 +176,18 @@ class watch {
   }
   std::string owed(const line& one, std::span<const tensor> forward) const {
     const auto rank = &one - ranks_.data();
-    return about_.chunk != no_chunk
-               ? sentence({"rank ", rank, " never submitted ", forward[one.answer->tensor].name})
-               : sentence({"rank ", rank, " ", owner_->owed_call()});
+    const std::string_view call = one.answer->call.data();
+    const bool averages = about_.chunk == no_chunk;
+    const std::string who = call.empty() || (averages && call == owner_->called())
+                                ? sentence({"rank ", rank, " "})
+                                : sentence({"rank ", rank, " called ", call, " and "});
+    if (averages) {
+      return who + owner_->owed_call();
+    }
+    const std::string what = who + "never submitted " + forward[one.answer->tensor].name;
+    return call.empty() ? what
+                        : sentence({what, ". Fix: call ", call,
+                                    " on every rank between the same two steps"});
   }
 
   /// Says that no rank owes anything, and that none moves.
@@ -187,7 +196,14 @@ class watch {
     const bool all_there = ended == ranks_.end();
     const auto rank = ended - ranks_.begin();
     if (about_.chunk == no_chunk && all_there) {
-      return "every rank answers but none makes progress: they wait for different things";
+      std::string calls;
+      for (const line& each : ranks_) {
+        add_to_list(calls,
+                    sentence({"rank ", &each - ranks_.data(), " in ",
+                              each.answer->call[0] == 0 ? "none" : each.answer->call.data()}));
+      }
+      return sentence({"every rank answers but none makes progress: they wait in different calls (",
+                       calls, "). Fix: make the same ones, in one order, on every rank"});
     }
     if (about_.chunk == no_chunk) {
       return sentence({"rank ", rank, " has ended and no other rank makes progress"});
