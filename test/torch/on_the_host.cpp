@@ -138,6 +138,45 @@ TEST(TorchOnTheHost, ARankWhoseModelIsRefusedTellsTheOthers) {
   });
 }
 
+/// The others may wait for it beside the gradients, on the second transport.
+TEST(TorchOnTheHost, ARankThatFailsTellsWhoWaitsForItsMessages) {
+  for (const bool says_why : {false, true}) {
+    run_on_the_host(2, [says_why](in_process& world, in_process& beside) {
+      const at::Tensor weight = parameter(3);
+      std::string told;
+      try {
+        data_parallel model(world, beside, {{"weight", weight}}, {},
+                            adapter::unused_parameters::left_alone);
+        model.listen();
+        if (world.rank() == 0) {
+          backward(weight, 1);
+        } else if (says_why) {
+          model.fail(std::make_exception_ptr(std::runtime_error("no batch is left")));
+        } else {
+          throw std::runtime_error("no batch is left");
+        }
+      } catch (const std::exception& failed) {
+        told = failed.what();
+      }
+      if (world.rank() == 0) {
+        EXPECT_EQ(told,
+                  says_why ? "rank 1 failed: no batch is left" : "rank 1 left by an exception");
+      }
+    });
+  }
+}
+
+TEST(TorchOnTheHost, ListensOnce) {
+  run_on_the_host(2, [](in_process& world, in_process& beside) {
+    const at::Tensor weight = parameter(3);
+    data_parallel model(world, beside, {{"weight", weight}});
+    model.listen();
+    model.listen();
+    backward(weight, 1 + 2 * world.rank());
+    EXPECT_TRUE(are(weight.grad(), 2)) << weight.grad();
+  });
+}
+
 /// A pass cannot be announced before `backward()`.
 TEST(TorchOnTheHost, ARefusedAnnouncementLeavesNothingBehind) {
   run_on_the_host(2, [](in_process& world, in_process& beside) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,16 @@ class side_channel {
         claim_(world.ready_coroutines(), world.rank()),
         workers_(workers),
         deadline_(deadline) {}
+  side_channel(const side_channel&) = delete;
+  side_channel& operator=(const side_channel&) = delete;
+  ~side_channel() {
+    if (std::uncaught_exceptions() > exceptions_at_birth_) {
+      world_->abort(sentence({"rank ", world_->rank(), " left by an exception"}));
+    }
+  }
+
+  /// Ends every rank's messages with the words of `why`, because this rank cannot go on.
+  void fail(std::exception_ptr why) { world_->abort(verdict_of(world_->rank(), why)); }
 
   /// Copies the bytes of rank `root` to every rank.
   void broadcast(int root, std::span<std::byte> bytes) { run(broadcasting(root, bytes)); }
@@ -98,6 +109,7 @@ class side_channel {
   int workers_;
   seconds deadline_;
   int awaited_ = 0;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
 }  // namespace tutti::adapter::detail

@@ -220,9 +220,9 @@ class torch_model {
   }
 
   /// Has autograd's own nodes call `ready`, for a program without Python, which then needs nothing
-  /// else but `backward()`.
+  /// else but `backward()`. Further calls do nothing.
   void listen() {
-    for (std::size_t i = 0; i < trained_.size(); ++i) {
+    for (std::size_t i = hooked_.size(); i < trained_.size(); ++i) {
       auto node = ::torch::autograd::impl::grad_accumulator(trained_[i].parameter);
       const auto hook = node->add_post_hook(std::make_unique<accumulated>(*this, i));
       hooked_.emplace_back(std::move(node), hook);

@@ -150,6 +150,9 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   bool serves() const final { return engine_->serves(); }
   void serve() final { engine_->serve(); }
   void fail(std::exception_ptr why) final {
+    if (messages_) {
+      messages_->fail(why);
+    }
     if (engine_) {
       engine_->fail(std::move(why));
       return;
