@@ -156,7 +156,9 @@ place read_network(const std::string& file) {
   std::set<std::string> said;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
-    ++number;
+    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) {
+      line.erase(0, 3);  // the mark with which an editor begins a file in UTF-8
+    }
     std::istringstream words(line.substr(0, line.find('#')));
     std::string what;
     std::string link;

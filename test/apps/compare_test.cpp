@@ -224,7 +224,7 @@ TEST_F(Compare, HalfTheLinkDoublesWhatBSPExposes) {
 }
 
 TEST_F(Compare, ANetworkOfTheUsersOwnIsTheLinkItNames) {
-  std::ofstream(here_ / "mine.net") << "# two a host\nlink 2x10Gbit/50us  # the NIC\n";
+  std::ofstream(here_ / "mine.net") << "\xEF\xBB\xBF# two a host\nlink 2x10Gbit/50us  # the NIC\n";
   const std::string flags = "--strategy WFBPUnlimited,BytePS --model mobilenet_v2";
   auto own = rows(flags + " --network mine.net");
   auto named = rows(flags + " --link 2x10Gbit/50us");

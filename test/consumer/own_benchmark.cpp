@@ -9,7 +9,7 @@
 // example-begin benchmark
 using Mine = tutti::compose<tutti::fusion::all>;
 
-const auto mine = tutti::benchmark::add<Mine>("mine");
+const auto my_row = tutti::benchmark::add<Mine>("mine");
 
 BENCHMARK_MAIN();
 // example-end
