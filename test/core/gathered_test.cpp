@@ -256,14 +256,33 @@ TEST(Gathered, TheReportSaysThatCyclesWaitedForTheCaller) {
   EXPECT_EQ(reported<compose<>>(progress::by_caller).find("Fix"), std::string::npos);
 }
 
+/// A fusion whose option has another name than when_ready's.
+struct in_periods : fusion::when_ready {
+  struct options {
+    double period{0.001};
+
+    template <class Self, class Visitor>
+    static void describe(Self& self, Visitor&& visit) {
+      visit("period", self.period, "seconds between two looks at what is ready");
+    }
+  };
+  in_periods() = default;
+  explicit in_periods(const options&) {}
+
+  struct state : fusion::when_ready::state {
+    state(const plan& made, const options& set)
+        : fusion::when_ready::state(made, {.cycle = set.period}) {}
+  };
+};
+
 TEST(Gathered, ACycleThatIsLongerThanTheDeadlineIsRefused) {
+  using periodic = compose<in_periods, coordination::negotiated>;
   const auto said = errors(2, [](transport::in_process& world) {
     arena memory = model_of(world.rank());
-    engine_options<strategies::Horovod> options;
-    options.fusion.cycle = 12.5;
+    engine_options<periodic> options;
+    options.fusion.period = 12.5;
     options.run.deadline = 1;
-    auto engine =
-        make_engine<strategies::Horovod>(world, memory.tensors(), optimizer_of(), options);
+    auto engine = make_engine<periodic>(world, memory.tensors(), optimizer_of(), options);
     for (std::size_t i = memory.tensors().size(); i-- > 0;) {
       engine.ready(tensor_id(i));
     }
@@ -272,7 +291,7 @@ TEST(Gathered, ACycleThatIsLongerThanTheDeadlineIsRefused) {
   for (const std::string& each : said) {
     EXPECT_EQ(
         each,
-        "fusion.cycle is 12.5 seconds and run.deadline 1, so ranks that wait for a cycle "
+        "the fusion's cycle is 12.5 seconds and run.deadline 1, so ranks that wait for a cycle "
         "would be taken for stuck. Fix: a shorter cycle, such as 0.001, or a longer deadline");
   }
 }

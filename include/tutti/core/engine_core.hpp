@@ -123,7 +123,7 @@ class engine_core : engine_base<Transport> {
         joining_(*this, world.ready_coroutines(), plan_.backward.size()),
         waits_(world, *this, failure_, set_.run.deadline) {
     static_assert(base::template has_all<engine_core>());
-    expect_run_options(set_, set_.run.deadline, world);
+    expect_run_options<typename strategy::fusion>(set_, plan_, set_.run.deadline, world);
     expect_one_momentum<compression>(optimizer_);
     expect_values(optimizer_);
     if constexpr (delays) {

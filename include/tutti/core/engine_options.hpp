@@ -6,10 +6,12 @@
 
 #include "tutti/base/cost.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/plan.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/role/architecture.hpp"
+#include "tutti/role/fusion.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
@@ -63,14 +65,16 @@ inline void expect_run_options(const run_options& run) {
 
 /// Throws usage_error for such options, and if what is ready might wait for a fusion's cycle for
 /// longer than `deadline`, which ends no wait in virtual time.
-template <class Options, class Transport>
-void expect_run_options(const Options& set, [[maybe_unused]] seconds deadline,
+template <class Fusion, class Options, class Transport>
+void expect_run_options(const Options& set, [[maybe_unused]] const plan& made,
+                        [[maybe_unused]] seconds deadline,
                         [[maybe_unused]] const Transport& world) {
   expect_run_options(set.run);
-  if constexpr (requires { set.fusion.cycle; }) {
-    if (set.fusion.cycle > deadline && in_real_time(world)) {
+  if constexpr (facts::has_cycle<Fusion>) {
+    const seconds cycle = typename Fusion::state(made, set.fusion).cycle();
+    if (cycle > deadline && in_real_time(world)) {
       throw usage_error(sentence(
-          {"fusion.cycle is ", set.fusion.cycle, " seconds and run.deadline ", deadline,
+          {"the fusion's cycle is ", cycle, " seconds and run.deadline ", deadline,
            ", so ranks that wait for a cycle would be taken for stuck. Fix: a shorter cycle, such "
            "as 0.001, or a longer deadline"}));
     }

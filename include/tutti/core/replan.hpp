@@ -294,7 +294,8 @@ class replan_steps {
   }
 
   [[gnu::cold]] static void expect_allowed(const Engine& its, const options& next) {
-    expect_run_options(next, its.set_.run.deadline, *its.world_);
+    expect_run_options<typename Types::strategy::fusion>(next, its.plan_, its.set_.run.deadline,
+                                                         *its.world_);
     if (workers_among<architecture>(next.architecture, its.world_->size()) != its.workers_) {
       throw usage_error(
           "a replan cannot change which ranks train and which serve. Fix: replan with as many "
