@@ -193,10 +193,14 @@ TEST(StreamOrderedStrategy, RankZeroLeadsWhereOrdersMightDiffer) {
   static_assert(!decides::needs_one_order);
 }
 
+/// Says that all ranks start chunks in one order, and keeps none.
+struct unled : coordination::local {
+  static constexpr bool one_order = true;
+};
 /// Without a leader two ranks start chunks in two orders, and messages match that do not belong
 /// together. The library reports that, and the ranks end before any deadline.
 TEST(StreamOrderedStrategy, WithoutALeaderTheWrongMessagesMatch) {
-  using strategy = compose<architecture::all_reduce<collective::ring>, coordination::local>;
+  using strategy = compose<architecture::all_reduce<collective::ring>, unled>;
   const auto said = errors<streams>(2, [](streamed& world) {
     host_stream compute;
     scattered_model<host_stream> model(compute);
@@ -234,7 +238,8 @@ TEST(StreamOrderedStrategy, WhoNeverSubmittedIsNamed) {
     engine.average(0);  // rank 2 waits for nothing and must still learn of it
   });
   for (const auto& each : said) {
-    EXPECT_EQ(each, "rank 2 never submitted t2");
+    EXPECT_EQ(each.find("rank 2 "), 0U) << each;
+    EXPECT_NE(each.find("never submitted t2"), std::string::npos) << each;
   }
 }
 

@@ -430,6 +430,8 @@ struct setting {
        of_architecture | of_transport},
       {rule::native_needs_the_transport<R, T>::holds, "native_needs_the_transport",
        of_architecture | of_transport},
+      {rule::starts_need_one_order<S, C, R, T>::holds, "starts_need_one_order",
+       of_schedule | of_coordination | of_architecture | of_transport},
       {rule::senders_must_be_known<R, T>::holds, "senders_must_be_known",
        of_architecture | of_transport},
       {rule::lengths_must_be_known<K, T>::holds, "lengths_must_be_known",

@@ -73,6 +73,9 @@ struct engine_rules
       private rule::check_monitors_read_host_memory<Monitor, Transport>,
       private rule::check_peers_must_be_addressable<Architecture, Transport>,
       private rule::check_native_needs_the_transport<Architecture, Transport>,
+      private rule::check_starts_need_one_order<typename Types::schedule,
+                                                typename Types::strategy::coordination,
+                                                Architecture, Transport>,
       private rule::check_senders_must_be_known<Architecture, Transport>,
       private rule::check_lengths_must_be_known<Compression, Transport> {};
 

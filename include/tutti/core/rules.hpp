@@ -273,6 +273,14 @@ struct native_needs_the_transport {
   static constexpr bool holds = !native || has_all_reduce<Transport>;
 };
 
+template <class Schedule, class Coordination, class Architecture, class Transport>
+struct starts_need_one_order {
+  static constexpr bool holds =
+      (!facts::ordered_start<Architecture> && !is_stream_ordered<Transport>) ||
+      Architecture::completes_alone || Schedule::static_order || Coordination::one_order ||
+      std::is_same_v<Coordination, coordination::automatic>;
+};
+
 template <class Architecture, class Transport>
 struct senders_must_be_known {
   static constexpr bool holds =
@@ -533,6 +541,15 @@ struct check_native_needs_the_transport {
   static_assert(native_needs_the_transport<Architecture, Transport>::holds,
                 "tutti: collective::native is the transport's own all-reduce, but this transport "
                 "has none. Fix: use collective::ring, or transport::mpi.");
+};
+
+template <class Schedule, class Coordination, class Architecture, class Transport>
+struct check_starts_need_one_order {
+  static_assert(
+      starts_need_one_order<Schedule, Coordination, Architecture, Transport>::holds,
+      "tutti: this collective or transport matches messages by the order in which ranks start "
+      "them, but by this coordination each rank starts them in an order of its own. Fix: leave the "
+      "coordination out, or use coordination::leader, or schedule::in_order.");
 };
 
 template <class Architecture, class Transport>
