@@ -20,6 +20,15 @@ def finite(text):
     return float(text)
 
 
+def appendable(path):
+    """Returns the path of a file to which a program can write at its end, as argparse's type."""
+    try:
+        open(path, "a").close()
+    except OSError as refused:
+        raise argparse.ArgumentTypeError(f"{path}: {refused.strerror}. Fix: a file that can be written")
+    return path
+
+
 class Flags(argparse.ArgumentParser):
     def __init__(self, name, description):
         """`name` is the prefix of the program's other lines."""
@@ -28,4 +37,5 @@ class Flags(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message):
-        self.exit(2, f"{self.name}: {message}. Fix: {self.prog} --help\n")
+        fix = "" if "Fix: " in message else f". Fix: {self.prog} --help"
+        self.exit(2, f"{self.name}: {message}{fix}\n")

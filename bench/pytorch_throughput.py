@@ -137,7 +137,11 @@ def rates_of_tutti(file):
 def main():
     parser = Flags("pytorch_throughput", __doc__)
     parser.add_argument("--beside", type=argparse.FileType())
-    ours = rates_of_tutti(parser.parse_args().beside)
+    beside = parser.parse_args().beside
+    try:
+        ours = rates_of_tutti(beside)
+    except (ValueError, LookupError, TypeError):
+        parser.error(f"--beside {beside.name} has a line that tutti-train --json has not written")
     if not torch.cuda.is_available():
         print("pytorch_throughput: torch sees no GPU, so nothing is measured")
         return

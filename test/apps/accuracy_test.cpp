@@ -119,14 +119,17 @@ echo '{"epoch": null, "bytes_sent_per_rank": 0}' >> "$rows"
   EXPECT_EQ(said.rfind("--strategy Horovod " + flags + "--json ", 0), 0U) << said;
   EXPECT_NE(said.find("--strategy SMA " + flags + "--learning-rate 0.5 --json "), said.npos)
       << said;
-  for (const char* wrong : {"--epochs 0", "--ranks 0", "--flags '--seed 2 3'", "--flags=--seed",
-                            "--within nan", "--train /", "--train /bin/true", "--plot /dev/full"}) {
+  for (const char* wrong :
+       {"--epochs 0", "--ranks 0", "--flags '--seed 2 3'", "--flags=--seed", "--within nan",
+        "--train /", "--train /bin/true", "--plot /dev/full", "--flags '--epochs many'",
+        "--strategy SMA,", "--strategy 'SMA --momentum'"}) {
     SCOPED_TRACE(wrong);
     const auto refused = run(wrong);
     EXPECT_NE(refused.status, 0);
     EXPECT_EQ(lines(refused.err), 1U) << refused.err;
     EXPECT_NE(refused.err.find("Fix: "), std::string::npos) << refused.err;
   }
+  EXPECT_EQ(lines(read(here_ / "said")), 4U) << "of these, only /dev/full trains first";
 }
 
 /// The rows after one that diverges are run and drawn, and the status is that of a failure.

@@ -126,14 +126,22 @@ def wrong_uses_are_one_line():
     assert says("'0' is not 1 or more", "--steps", "0") == 1
     assert says("have 28 pixels per side, not 32", "--model", "cnn", "--size", "32") == 1
     assert says("'1gbps' is not a rate of a link", "--rate", "1gbps") == 1
+    assert says("/nowhere/rows: No such file", "--json", "/nowhere/rows", PATH="/nowhere") == 1
     assert says("there is no tc. Fix: apt-get install -y iproute2", PATH="/nowhere",
                 PYTHON="/nowhere/python3") >= 6
 
-    for program, wrong in (("kernel-peers", "--rounds"), ("convergence", "--epochs")):
-        done = subprocess.run([sys.executable, "-B", root / "bench" / program, wrong, "0"],
-                              check=False, capture_output=True, text=True)
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    for words, sentence in (
+            ("kernel-peers --rounds 0", "--rounds: '0' is not 1 or more. Fix: "),
+            ("kernel-peers --kernels / --only pack", "--kernels / does not measure: "),
+            ("kernel-peers --kernels / --only of", "no row has 'of' in its name. Fix: "),
+            ("convergence --epochs 0", "--epochs: '0' is not 1 or more. Fix: "),
+            ("gpu-suite run tests of", "there is no part 'of'. Fix: one of tests "),
+            (f"pytorch_throughput.py --beside {__file__}", "has a line that tutti-train")):
+        done = subprocess.run(f"{root}/bench/{words}".split(), check=False, capture_output=True,
+                              text=True, env={**os.environ, "PATH": path})
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
-        assert f"{wrong}: '0' is not 1 or more. Fix: " in done.stderr, done
+        assert sentence in done.stderr and "Fix: " in done.stderr, done
 
 
 laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model, turns_are_taken,
