@@ -372,6 +372,21 @@ struct scratch_by_elements : compression {
 };
 static_assert(compression_policy<scratch_by_elements> && !compression_policy<scratch_by_type>);
 
+struct changes_itself : compression {
+  template <class Queue>
+  void encode(Queue&, std::span<const float>, wire);
+};
+struct encodes_doubles : compression {
+  template <class Queue>
+  void encode(Queue&, std::span<const double>, wire) const;
+};
+struct accumulates_nowhere : compression {
+  template <class Queue>
+  void accumulate(Queue&, const_wire) const;
+};
+static_assert(!compression_policy<changes_itself> && !compression_policy<encodes_doubles> &&
+              !compression_policy<accumulates_nowhere>);
+
 struct adds : compression {
   static constexpr bool summable = true;
   static constexpr std::size_t wire_bytes(std::size_t n) { return 4 * n; }

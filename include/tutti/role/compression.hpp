@@ -386,14 +386,32 @@ constexpr bool adds_by_element = [] {
   return true;
 }();
 
+/// A compressor that encodes floats, with the context of the elements or without it.
+template <class C>
+concept encodes = requires(const C compression, inline_queue& queue,
+                           std::span<const float> gradient, wire out, const chunk_context& where) {
+  compression.encode(queue, gradient, out, where);
+}
+|| requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out) {
+  compression.encode(queue, gradient, out);
+};
+
+/// A compressor that adds a decoded payload to floats, with the context of the elements or without
+/// it.
+template <class C>
+concept accumulates = requires(const C compression, inline_queue& queue, const_wire in,
+                               std::span<float> sum, const chunk_context& where) {
+  compression.accumulate(queue, in, sum, where);
+}
+|| requires(const C compression, inline_queue& queue, const_wire in, std::span<float> sum) {
+  compression.accumulate(queue, in, sum);
+};
+
 /// A compressor of one payload, whose length follows from the number of elements.
 template <class C>
 concept encodes_a_fixed_length =
-    !facts::variable_length<C> &&
-    requires(const C compression, inline_queue& queue, std::span<const float> gradient, wire out,
-             const chunk_context& where, std::size_t n) {
+    !facts::variable_length<C> && encodes<C> && requires(const C compression, std::size_t n) {
   { compression.wire_bytes(n) } -> std::same_as<std::size_t>;
-  tutti::encode(compression, queue, gradient, out, where);
 };
 
 /// A compressor of one payload, whose length only the encoder knows.
@@ -437,12 +455,8 @@ concept knows_its_scratch = requires(
 template <class C>
 concept encodes_once = knows_its_scratch<C> && std::same_as<typename C::role, role::compression> &&
     (encodes_a_fixed_length<C> ||
-     encodes_up_to_a_capacity<C>)&&(!facts::summable<C> ||
-                                    folds<C>)&&requires(const C compression, inline_queue& queue,
-                                                        std::span<float> sum, const_wire in,
-                                                        const chunk_context& where) {
+     encodes_up_to_a_capacity<C>)&&(!facts::summable<C> || folds<C>)&&accumulates<C>&& requires {
   { C::summable } -> std::convertible_to<bool>;
-  tutti::accumulate(compression, queue, in, sum, where);
 };
 
 /// A compressor that sends some elements, each as a float. A payload of n elements ends with the
