@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -210,6 +211,44 @@ void keeps_its_gradients(thrown when) {
   EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
   EXPECT_FALSE(slow_addition::added_to_what_is_gone);
 }
+
+/// Returns these two numbers of chunks as soon as a bucket is ready.
+struct astray {
+  using role = role::schedule;
+  static constexpr bool limits_in_flight = false;
+  static constexpr bool static_order = false;
+  inline static std::array<std::uint32_t, 2> returned;
+
+  struct state {
+    state(const plan&, const no_options&) {}
+    void ready(std::uint32_t) { left = returned.size(); }
+    void released(std::uint32_t) {}
+    std::optional<std::uint32_t> next() {
+      return left == 0 ? std::nullopt : std::optional(returned[returned.size() - left--]);
+    }
+    std::size_t left = 0;
+  };
+};
+
+/// The second number is of a chunk that is not ready, has been started, or does not exist.
+TEST(Failure, AScheduleThatReturnsWhatCannotStartIsNamed) {
+  for (const std::uint32_t wrong : {1U, 0U, 9U}) {
+    astray::returned = {0, wrong};
+    for (const auto& each : errors(2, [](transport::in_process& world) {
+           arena memory(std::vector<arena::declaration>{{"first", 8}, {"second", 16}});
+           auto engine = make_engine<compose<astray>>(world, memory.tensors(), optimizer_of());
+           engine.ready(tensor_id{1});
+           engine.wait(tensor_id{1});
+         })) {
+      EXPECT_NE(each.find(sentence({"the schedule's next() returned chunk ", wrong,
+                                    ", which is not "
+                                    "ready, or has been started already. Fix: "})),
+                std::string::npos)
+          << each;
+    }
+  }
+}
+
 TEST(Failure, ARankThatThrowsKeepsItsGradientsWhileOthersAddToThem) {
   keeps_its_gradients(thrown::before_others_add);
   keeps_its_gradients(thrown::while_they_add);

@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/gate.hpp"
 #include "tutti/base/loops.hpp"
 #include "tutti/base/memory.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/queue.hpp"
+#include "tutti/base/sentence.hpp"
 #include "tutti/base/task.hpp"
 #include "tutti/coordination/decided.hpp"
 #include "tutti/core/architecture_world.hpp"
@@ -321,9 +323,14 @@ class flow {
 
   // ---- called by the order of starts
 
-  bool is_ready(std::uint32_t chunk) const { return chunks_[chunk].state == chunk_state::ready; }
+  bool is_ready(std::uint32_t chunk) const {
+    return chunk < chunks_.size() && chunks_[chunk].state == chunk_state::ready;
+  }
   bool has_buffer() const requires gathers { return buffers_->any_free(); }
   void start(std::uint32_t number) {
+    if (!is_ready(number)) {
+      refuse_to_start(number);
+    }
     if constexpr (gathers) {
       start_together(number);
     } else {
@@ -342,6 +349,12 @@ class flow {
     }
   }
   void chunk_failed(std::exception_ptr why) { owner_->broken(std::move(why)); }
+
+  [[noreturn, gnu::cold]] static void refuse_to_start(std::uint32_t number) {
+    throw usage_error(sentence({"the schedule's next() returned chunk ", number,
+                                ", which is not ready, or has been started already. Fix: return "
+                                "each chunk of a bucket once, after ready(bucket)"}));
+  }
 
   // ---- a launch
 
