@@ -54,6 +54,9 @@ constexpr Policy make_policy(const options_of<Policy>& options) {
                   "tutti: this policy has options, but cannot be made with them, so they would do "
                   "nothing. Fix: give it a constructor that takes them; a policy that derives from "
                   "another inherits that one's with a using declaration.");
+    static_assert(std::default_initializable<Policy>,
+                  "tutti: this policy has no options, but cannot be made without arguments. Fix: "
+                  "give it a default constructor, or options and a constructor that takes them.");
     return Policy{};
   }
 }
