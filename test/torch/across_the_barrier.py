@@ -413,7 +413,8 @@ def momenta_of_a_bit():
 def optimizers():
     for sentence, named in (("has no nesterov", {"nesterov": True}),
                             ("has no maximize", {"maximize": True}),
-                            ("has no dampening", {"dampening": 0.1})):
+                            ("has no dampening", {"dampening": 0.1}),
+                            ("weight_decay is nan", {"weight_decay": float("nan")})):
         refused(sentence, lambda: made(**named))
     module = network()
     refused("like Adam", lambda: wrapped(module, torch.optim.Adam(module.parameters())))

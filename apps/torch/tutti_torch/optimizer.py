@@ -107,6 +107,8 @@ class Optimizer:
                                    f"{0 if each == 'dampening' else False}, or train without "
                                    "optimizer=")
         for mine, each in self._names.items():
+            if groups[0][each] != groups[0][each]:
+                raise RuntimeError(f"{name}'s {each} is nan. Fix: a number")
             if any(group[each] != groups[0][each] for group in groups):
                 raise RuntimeError(f"param_groups differ in {each}, but tutti's {name} has one "
                                    "for all. Fix: one group, or train without optimizer=")
