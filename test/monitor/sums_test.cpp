@@ -21,7 +21,8 @@ namespace {
 
 constexpr int steps = 4;
 
-/// Expects rank 0's monitor to get the sums, and every other rank's monitor to get equal ones.
+/// Expects rank 0's monitor to get the sums, across a re-plan, and every other rank's monitor to
+/// get equal ones.
 template <class Strategy>
 void sums_of_all_workers(progress who) {
   for (int workers = 1; workers <= 5; ++workers) {
@@ -37,7 +38,9 @@ void sums_of_all_workers(progress who) {
         engine.serve();
         return;
       }
-      train_and_sum(engine, memory, steps);
+      train_and_sum(engine, memory, 0, steps / 2);
+      engine.replan(options);
+      train_and_sum(engine, memory, steps / 2, steps);
       seen[static_cast<std::size_t>(world.rank())] = engine.observed().steps;
     });
     for (const auto& each : seen) {
@@ -125,7 +128,7 @@ TEST(Sums, EndWithTheWorkerThatTakesTheFewestSteps) {
       arena memory = model_of(world.rank());
       auto engine =
           make_engine<alone>(world, memory.tensors(), optimizer_of(), {}, summing(memory));
-      train_and_sum(engine, memory, taken[rank]);
+      train_and_sum(engine, memory, 0, taken[rank]);
       seen[rank] = engine.observed().steps;
     });
     std::vector<std::vector<summing::totals>> simulated(3);
@@ -156,7 +159,7 @@ std::vector<std::pair<traffic, traffic>> sent(Watching watching) {
       engine.serve();
       return;
     }
-    train_and_sum(engine, memory, steps);
+    train_and_sum(engine, memory, 0, steps);
     all[static_cast<std::size_t>(world.rank())] = {engine.counted(), engine.counted_observing()};
   });
   return all;
@@ -180,11 +183,11 @@ TEST(Sums, EndWithTheOtherRanks) {
     arena memory = model_of(world.rank());
     auto engine =
         make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
-    train_and_sum(engine, memory, 2);
+    train_and_sum(engine, memory, 0, 2);
     if (world.rank() == 1) {
       throw std::runtime_error("out of data");
     }
-    train_and_sum(engine, memory, 1);
+    train_and_sum(engine, memory, 2, 3);
   });
   EXPECT_EQ(said[1], "out of data");
   for (const std::size_t rank : {0U, 2U}) {
@@ -198,7 +201,7 @@ TEST(Sums, AreOfEquallyManyNumbersOnEveryRank) {
     summing adds(memory);
     adds.fewer = world.rank() == 2 ? 1 : 0;
     auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, adds);
-    train_and_sum(engine, memory, 2);
+    train_and_sum(engine, memory, 0, 2);
   });
   for (const std::string& each : said) {
     EXPECT_NE(each.find("rank 0's monitor sums 3 numbers in a step and rank 2's 2. Fix: "),

@@ -17,7 +17,7 @@ TEST(Sums, AreThoseOfAllProcesses) {
   arena memory = model_of(world.rank());
   auto engine =
       make_engine<compose<>>(world, memory.tensors(), optimizer::none(), {}, summing(memory));
-  train_and_sum(engine, memory, 4);
+  train_and_sum(engine, memory, 0, 4);
   const auto& seen = engine.observed().steps;
   expect_sums(seen, world.size(), 4);
   for (const auto& step : seen) {
@@ -33,7 +33,7 @@ TEST(Sums, EndWithTheProcessThatTakesTheFewestSteps) {
     arena memory = model_of(world.rank());
     auto engine = make_engine<compose<architecture::independent>>(
         world, memory.tensors(), optimizer_of(), {}, summing(memory));
-    train_and_sum(engine, memory, world.rank() == fewest ? 2 : 4);
+    train_and_sum(engine, memory, 0, world.rank() == fewest ? 2 : 4);
     EXPECT_EQ(engine.observed().steps.size(), 2U);
   }
 }

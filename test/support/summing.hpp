@@ -85,10 +85,10 @@ inline void expect_sums(const std::vector<summing::totals>& seen, int workers, i
   }
 }
 
-/// Trains with a barrier between steps.
+/// Takes the steps [first, end) with a barrier between them.
 template <class Engine>
-void train_and_sum(Engine& engine, arena& memory, int steps) {
-  for (int step = 0; step < steps; ++step) {
+void train_and_sum(Engine& engine, arena& memory, int first, int end) {
+  for (int step = first; step < end; ++step) {
     backward(memory, engine.worker(), step);
     for (const tensor_id id : shuffled(memory.tensors().size(), engine.worker(), step)) {
       engine.ready(id);

@@ -161,6 +161,8 @@ class engine_base {
   task finish_gradients() { return verbs_->finish_gradients(*this); }
   /// Ends when every task that the architecture began has ended.
   task finish_architecture() { return verbs_->finish_architecture(*this); }
+  /// Ends when no other worker waits for the sums of this one's monitor any more.
+  task finish_sums() { return verbs_->finish_sums(*this); }
   /// Ends the listening on the control channel.
   task stop_answering() { return verbs_->stop_answering(*this); }
 
@@ -197,7 +199,8 @@ class engine_base {
            is_own<Engine>(&Engine::converse) && is_own<Engine>(&Engine::worker_left) &&
            is_own<Engine>(&Engine::counted_pushes) && is_own<Engine>(&Engine::begun) &&
            is_own<Engine>(&Engine::finish_gradients) &&
-           is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::stop_answering);
+           is_own<Engine>(&Engine::finish_architecture) && is_own<Engine>(&Engine::finish_sums) &&
+           is_own<Engine>(&Engine::stop_answering);
   }
 
   Transport* world_;
@@ -230,6 +233,7 @@ class engine_base {
     void (*begun)(engine_base&);
     task (*finish_gradients)(engine_base&);
     task (*finish_architecture)(engine_base&);
+    task (*finish_sums)(engine_base&);
     task (*stop_answering)(engine_base&);
   };
   /// Not inlined, so that all strategies share it.
@@ -278,6 +282,7 @@ class engine_base {
         [](engine_base& its) { return static_cast<Engine&>(its).begun(); },
         [](engine_base& its) { return static_cast<Engine&>(its).finish_gradients(); },
         [](engine_base& its) { return static_cast<Engine&>(its).finish_architecture(); },
+        [](engine_base& its) { return static_cast<Engine&>(its).finish_sums(); },
         [](engine_base& its) { return static_cast<Engine&>(its).stop_answering(); },
     };
     return all;

@@ -564,29 +564,27 @@ class engine_core : engine_base<Transport> {
 
   task finish_gradients() {
     if constexpr (facts::has_sums<Monitor>) {
-      return finish_sums();
+      return finish_steps();
     } else {
       return flow_->finish();
     }
   }
-  task finish_sums() {
+  task finish_steps() {
     co_await flow_->finish();
     observer_.end_sums();  // and goes on, since other ranks wait to hear that this one ends
   }
   task finish_architecture() {
-    if constexpr (facts::has_finish<state_type> || facts::has_sums<Monitor>) {
-      return finish_both();
+    if constexpr (facts::has_finish<state_type>) {
+      return finish_state();
     } else {
       return around_.finish();
     }
   }
-  task finish_both() {
-    if constexpr (facts::has_finish<state_type>) {
-      co_await state_->finish();
-    }
+  task finish_state() {
+    co_await state_->finish();
     co_await around_.finish();
-    co_await observer_.finish();
   }
+  task finish_sums() { return observer_.finish(); }
   task stop_answering() {
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {

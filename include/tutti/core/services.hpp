@@ -103,6 +103,7 @@ class services {
     }
     co_await listening_;
     co_await owner_->finish_architecture();
+    co_await owner_->finish_sums();
     co_await owner_->stop_answering();
     owner_->rethrow_failure();  // also failures that nobody has awaited
     closed_ = true;
