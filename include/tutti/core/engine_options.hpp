@@ -21,7 +21,9 @@ enum class progress {
   /// by_thread where this host has two cores a rank, of which the rank may use both, or where
   /// others ask the rank while it trains; else by_caller.
   automatic,
-  by_caller,  ///< the threads that call `ready` and `wait`
+  /// The threads that call `ready` and `wait`. While none of them does, as in a program's own wait
+  /// for a CUDA stream, nobody notices that another rank is lost.
+  by_caller,
   by_thread,  ///< a progress thread, which the engines of one process share
 };
 
