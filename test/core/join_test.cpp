@@ -118,7 +118,7 @@ TEST(Join, WithinAStepOnlyWhatIsMissingIsHandedIn) {
 
 TEST(Join, WhoAveragesMeanwhileIsNamedWithItsCall) {
   engine_options<negotiated> options;
-  options.run.deadline = 0.2;
+  options.run.deadline = 1;
   for (const int joins : {0, 1}) {
     const auto said = errors(2, [&](transport::in_process& world) {
       arena memory = model_of(world.rank());
@@ -130,9 +130,7 @@ TEST(Join, WhoAveragesMeanwhileIsNamedWithItsCall) {
       }
     });
     const std::string owed = joins == 0 ? "rank 0 called join() and never called average()"
-                                        : "rank 0 called average() and never submitted tensor5. "
-                                          "Fix: call average() on every rank between the same two "
-                                          "steps";
+                                        : "rank 0 called average() and never submitted tensor5";
     EXPECT_EQ(said, std::vector<std::string>(2, owed));
   }
 }

@@ -33,7 +33,10 @@ class side_channel {
   side_channel& operator=(const side_channel&) = delete;
   ~side_channel() {
     if (std::uncaught_exceptions() > exceptions_at_birth_) {
-      world_->abort(sentence({"rank ", world_->rank(), " left by an exception"}));
+      try {
+        world_->abort(sentence({"rank ", world_->rank(), " left by an exception"}));
+      } catch (...) {
+      }  // without memory for the sentence, the others wait for a deadline
     }
   }
 

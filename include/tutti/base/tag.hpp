@@ -17,11 +17,6 @@ enum class channel : std::uint8_t {
 
 inline constexpr std::size_t channels = 5;
 
-/// Whether a loan on this channel may be of a shorter message than was asked for.
-constexpr bool may_be_shorter(channel which) {
-  return which == channel::coded || which == channel::host;
-}
-
 /// Identifies what a message belongs to. Messages of one (peer, tag) arrive in the order in which
 /// they were sent.
 struct tag {

@@ -121,7 +121,11 @@ class engine_base {
     }
     collective_call(const collective_call&) = delete;
     collective_call& operator=(const collective_call&) = delete;
-    ~collective_call() { due_->store(before_, std::memory_order_relaxed); }
+    ~collective_call() {
+      if (before_ == nullptr) {
+        due_->store(nullptr, std::memory_order_relaxed);
+      }
+    }
 
    private:
     std::atomic<const char*>* due_;

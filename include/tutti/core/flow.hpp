@@ -351,7 +351,7 @@ class flow {
   void chunk_failed(std::exception_ptr why) { owner_->broken(std::move(why)); }
 
   [[noreturn, gnu::cold]] static void refuse_to_start(std::uint32_t number) {
-    throw usage_error(sentence({"the schedule's next() returned chunk ", number,
+    throw usage_error(sentence({"a schedule's or coordination's next() returned chunk ", number,
                                 ", which is not ready, or has been started already. Fix: return "
                                 "each chunk of a bucket once, after ready(bucket)"}));
   }

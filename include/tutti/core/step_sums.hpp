@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <span>
@@ -21,8 +20,10 @@ namespace tutti {
 
 /// Adds up the `sums` of the workers' monitors, one step after the other, beside the launches. Rank
 /// 0 adds in rank order and sends the totals to the others. Once a worker has ended, no totals of
-/// later steps come, of which an empty message tells.
-/// Cost: a message from each worker to rank 0 and back in each step, for which no launch waits.
+/// later steps come.
+/// Wire: in each step, from each worker to rank 0, the count of its numbers and, if there are any,
+/// the numbers; and back the totals behind a number that says whether they are those of all.
+/// Cost: no launch waits for these messages.
 template <class Monitor, class Transport>
 class step_sums {
  public:
@@ -115,49 +116,58 @@ class step_sums {
     }
   }
 
-  /// Replaces values by their totals. A worker that ends has no values, so that every worker's are
-  /// cleared. It waits for an answer, too: it must not be in another engine while rank 0 receives
-  /// from any rank.
+  /// Replaces values by their totals. A worker that has ended has no values, whereupon every
+  /// worker's are cleared.
   task ask(endpoint<Transport> self, std::vector<double>& values) {
-    count(values);
-    co_await self.send(0, std::as_bytes(std::span(values)));
-    const auto mail = co_await self.receive_loan(0, values.size() * sizeof(double));
-    values.resize(mail.bytes().size() / sizeof(double));
-    std::ranges::copy(mail.bytes(), std::as_writable_bytes(std::span(values)).begin());
+    std::uint64_t width = values.size();
+    co_await send(self, 0, bytes_of(width));
+    if (width != 0) {
+      co_await send(self, 0, std::as_bytes(std::span(values)));
+    }
+    answer_.resize(1 + width);
+    co_await receive_now(self, 0, std::as_writable_bytes(std::span(answer_)));
+    values.assign(answer_.begin() + 1, answer_[0] != 0 ? answer_.end() : answer_.begin() + 1);
   }
   /// Rank 0's part of the same.
   task add_all(endpoint<Transport> self, int workers, std::vector<double>& values) {
-    const std::size_t width = values.size();
-    bool all = width != 0;
-    for (int rank = 1; rank < workers && width != 0; ++rank) {
-      const auto mail = co_await self.receive_loan(rank, width * sizeof(double));
-      all &= add(values, rank, mail.bytes());
-    }
-    for (int left = width == 0 ? workers - 1 : 0; left != 0;) {
-      const auto mail = co_await world_->receive_any(channel::host);  // of a length not known here
-      left -= mail.where() == self.where() ? 1 : 0;
-    }
-    values.resize(all ? width : 0);
+    their_widths_.assign(static_cast<std::size_t>(workers), 0);
     for (int rank = 1; rank < workers; ++rank) {
-      count(values);
-      co_await self.send(rank, std::as_bytes(std::span(values)));
+      std::uint64_t& width = their_widths_[static_cast<std::size_t>(rank)];
+      co_await receive_now(self, rank, bytes_of(width));
+      theirs_.resize(width);
+      if (width != 0) {
+        co_await receive_now(self, rank, std::as_writable_bytes(std::span(theirs_)));
+      }
+      add(values, rank, theirs_);
+    }
+    for (int rank = 1; rank < workers; ++rank) {
+      answer_.assign(1 + their_widths_[static_cast<std::size_t>(rank)], 0);
+      if (!values.empty()) {
+        answer_[0] = 1;
+        std::ranges::copy(values, answer_.begin() + 1);
+      }
+      co_await send(self, rank, std::as_bytes(std::span(answer_)));
     }
   }
-  /// Returns false if there is nothing to add.
-  static bool add(std::span<double> values, int rank, std::span<const std::byte> theirs) {
-    if (!theirs.empty() && theirs.size() != values.size_bytes()) {
-      throw communication_error(sentence(
-          {"rank 0's monitor sums ", values.size(), " numbers in a step and rank ", rank, "'s ",
-           theirs.size() / sizeof(double), ". Fix: make it with the same values on every rank"}));
+  /// Adds what a rank sums in this step. Clears `values` if one of both has ended.
+  static void add(std::vector<double>& values, int rank, std::span<const double> theirs) {
+    if (values.empty() || theirs.empty()) {
+      values.clear();
+      return;
     }
-    for (std::size_t i = 0; i * sizeof(double) < theirs.size(); ++i) {
-      double each = 0;
-      std::memcpy(&each, theirs.data() + i * sizeof each, sizeof each);
-      values[i] += each;
+    if (theirs.size() != values.size()) {
+      throw communication_error(
+          sentence({"rank 0's monitor sums ", values.size(), " numbers in a step and rank ", rank,
+                    "'s ", theirs.size(), ". Fix: make it with the same values on every rank"}));
     }
-    return !theirs.empty();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] += theirs[i];
+    }
   }
-  void count(std::span<const double> values) { counted_.add(values.size_bytes()); }
+  auto send(endpoint<Transport>& self, int peer, std::span<const std::byte> bytes) {
+    counted_.add(bytes.size());
+    return self.send(peer, bytes);
+  }
 
   /// Takes the sums of the oldest step, if there are any.
   bool take(std::vector<double>& values) {
@@ -186,6 +196,9 @@ class step_sums {
   std::uint64_t steps_ = 0;               ///< steps that have ended with something to add
   std::uint64_t taken_ = 0;
   std::uint64_t summed_ = 0;
+  std::vector<double> theirs_{};               ///< what one rank sums, on rank 0
+  std::vector<std::uint64_t> their_widths_{};  ///< how many numbers each rank sums, on rank 0
+  std::vector<double> answer_{};               ///< of rank 0
   traffic_counter counted_{};
   bool over_ = false;  ///< no more totals come, because a worker has ended
   bool closing_ = false;

@@ -181,13 +181,8 @@ class watch {
     const std::string who = call.empty() || (averages && call == owner_->called())
                                 ? sentence({"rank ", rank, " "})
                                 : sentence({"rank ", rank, " called ", call, " and "});
-    if (averages) {
-      return who + owner_->owed_call();
-    }
-    const std::string what = who + "never submitted " + forward[one.answer->tensor].name;
-    return call.empty() ? what
-                        : sentence({what, ". Fix: call ", call,
-                                    " on every rank between the same two steps"});
+    return who +
+           (averages ? owner_->owed_call() : "never submitted " + forward[one.answer->tensor].name);
   }
 
   /// Says that no rank owes anything, and that none moves.
@@ -195,12 +190,15 @@ class watch {
     const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
     const bool all_there = ended == ranks_.end();
     const auto rank = ended - ranks_.begin();
+    const auto calls_nothing = [](const line& each) { return each.answer->call[0] == 0; };
+    if (about_.chunk == no_chunk && all_there && loops::all_of(ranks_, calls_nothing)) {
+      return "every rank answers but none makes progress: they wait for different things";
+    }
     if (about_.chunk == no_chunk && all_there) {
       std::string calls;
       for (const line& each : ranks_) {
-        add_to_list(calls,
-                    sentence({"rank ", &each - ranks_.data(), " in ",
-                              each.answer->call[0] == 0 ? "none" : each.answer->call.data()}));
+        add_to_list(calls, sentence({"rank ", &each - ranks_.data(), " in ",
+                                     calls_nothing(each) ? "none" : each.answer->call.data()}));
       }
       return sentence({"every rank answers but none makes progress: they wait in different calls (",
                        calls, "). Fix: make the same ones, in one order, on every rank"});

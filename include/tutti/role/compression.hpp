@@ -602,7 +602,8 @@ concept knows_its_blocks = facts::unit_of<C>
 ///   from)`, which works on any run of whole elements.
 /// * `wire_bytes(n)`: the exact number of bytes of n elements, whatever their values.
 /// * `encode(queue, gradient, wire [, context])`: writes exactly those bytes. It does not change
-///   the gradient; what it leaves behind goes to the context's memory.
+///   the gradient; what it leaves behind goes to the context's memory. The queue may be an
+///   `inline_queue`, as for every verb; for models on a device it is the device's.
 /// * `accumulate(queue, const_wire, sum [, context])`: adds the decoded payload to `sum`. Of the
 ///   context it may use the scale and, if it states `decodes_in_scratch`, the scratch.
 ///

@@ -106,8 +106,8 @@ concept idles = !may_be_in_real_time<T> || requires(T & transport, std::size_t i
 ///   channel); and the pairs `exchange` and `exchange_fold`, each a send and a receive. The memory
 ///   of an operation belongs to it until it completes.
 /// * Messages of one (peer, tag) arrive in the order in which they were sent. The sizes must agree
-///   at both ends, but a loan on the coded or the host channel may be of a shorter message, and
-///   shows how long it is.
+///   at both ends, but a loan on the coded channel may be of a shorter message, and shows how long
+///   it is.
 /// * `poll` makes progress without blocking and returns whether there was any. Completed operations
 ///   put their coroutine on `ready_coroutines()`.
 /// * `fail` ends every pending receive with an exception and refuses new operations. It also

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "tutti/kernels/blocks.hpp"
 #include "tutti/kernels/thin_products.hpp"
@@ -22,10 +23,13 @@ std::size_t some_blocks_of_product(const float* left, const float* right, const 
     float sums[Rows][Columns] = {};
     std::size_t k = 0;
     do {  // at least once, or a compiler would keep the sums in memory
+      // Copied, since g++ 12 otherwise loads the factors of the next k, which do not exist after
+      // the last one.
+      float factors[Rows];
+      std::memcpy(factors, left + k * size.rows + row, sizeof factors);
       for (std::size_t each = 0; each < Rows; ++each) {
-        const float factor = left[k * size.rows + row + each];
         for (std::size_t i = 0; i < Columns; ++i) {
-          sums[each][i] += factor * right[k * size.columns + begin + i];
+          sums[each][i] += factors[each] * right[k * size.columns + begin + i];
         }
       }
     } while (++k != size.rank);

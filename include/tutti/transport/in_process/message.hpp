@@ -66,11 +66,11 @@ struct pending_receive {
   void (*take)(Endpoint&, pending_receive&, message_type&){};
   bool lends{};  // a loan: its reader gives the message back
 
-  /// Whether a message has the expected length. A loan on the coded or the host channel also takes
-  /// a shorter one, and a receive from any rank takes every length.
+  /// Whether a message has the expected length. A loan on the coded channel also takes a shorter
+  /// one, and a receive from any rank takes every length.
   bool takes(const message_type& arrived) const {
     return from == any_rank || arrived.bytes.size() == into.size() ||
-           (lends && may_be_shorter(where.channel) && arrived.bytes.size() < into.size());
+           (lends && where.channel == channel::coded && arrived.bytes.size() < into.size());
   }
 };
 

@@ -29,7 +29,7 @@ struct transfer {
   bool blocked{};  // behind another transfer of its peer and tag
   bool failed{};
   bool often_done_at_once{};
-  bool lends{};              // a loan: on some channels, a message may be shorter than `cut`
+  bool lends{};              // a loan: on the coded channel, a message may be shorter than `cut`
   bool may_end_before{};     // `cut` is the longest message with this first piece
   bool in_order{};           // its memory is the queue's: MPI uses it in the queue's order
   std::size_t before_end{};  // by how many bytes the message was shorter than `cut`
@@ -76,7 +76,7 @@ struct transfer {
   }
   /// Whether some of it has come.
   bool begun() const { return posted > in_flight; }
-  bool may_be_shorter() const { return lends && tutti::may_be_shorter(where.channel); }
+  bool may_be_shorter() const { return lends && where.channel == channel::coded; }
   bool precedes(const transfer& other) const {
     return peer == other.peer && where == other.where && outgoing == other.outgoing;
   }
