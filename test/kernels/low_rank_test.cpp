@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <span>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include "kernels/low_rank_shapes.hpp"
@@ -114,6 +117,46 @@ TEST(low_rank, a_product_added_in_one_instruction_is_the_one_added_in_two) {
         size);
     expect_one_value(
         {with_opposite_rows(of.matrix, size), mirrored(of.left, size.rows, 1), of.right}, size);
+  }
+}
+
+/// Floats behind which a page lies that nobody may read. A sanitizer does not see what the compiler
+/// itself reads too far.
+class before_a_guard_page {
+ public:
+  explicit before_a_guard_page(std::size_t elements) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = (elements * sizeof(float) + page - 1) / page * page;
+    size_ = bytes + page;
+    memory_ = static_cast<std::byte*>(
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ::mprotect(memory_ + bytes, page, PROT_NONE);
+    all_ = {reinterpret_cast<float*>(memory_ + bytes) - elements, elements};
+  }
+  before_a_guard_page(const before_a_guard_page&) = delete;
+  before_a_guard_page& operator=(const before_a_guard_page&) = delete;
+  ~before_a_guard_page() { ::munmap(memory_, size_); }
+
+  std::span<float> all() const { return all_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t size_;
+  std::span<float> all_;
+};
+
+TEST(low_rank, products_read_nothing_behind_their_matrices) {
+  inline_queue queue;
+  for (const low_rank& size : {low_rank{30, 180, 5}, {21, 12, 4}, {8, 9, 1}, {3, 530, 3}}) {
+    const before_a_guard_page matrix(size.rows * size.columns);
+    const before_a_guard_page rest(size.rows * size.columns);
+    const before_a_guard_page left(size.rows * size.rank);
+    const before_a_guard_page right(size.columns * size.rank);
+    matrix_times_thin(queue, matrix.all().data(), right.all().data(), size, left.all().data());
+    add_and_multiply(queue, matrix.all(), rest.all(), right.all().data(), size, left.all().data());
+    transposed_times_thin(queue, matrix.all().data(), left.all().data(), size, right.all().data());
+    expand_and_subtract(queue, left.all().data(), right.all().data(), size, 0.5f, 2, matrix.all(),
+                        rest.all());
   }
 }
 
