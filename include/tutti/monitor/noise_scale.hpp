@@ -73,9 +73,10 @@ class noise_estimate {
 /// batch and all its gradients are zeros, as after `engine.join`: the batch of all is then a
 /// smaller one. What arrives must be a mean, or nearly: under architecture::adasum or
 /// majority_vote, or a compressor that sends signs alone, the numbers say nothing. Wire: two
-/// doubles from each worker to rank 0 and back, every `interval` steps. Cost: every `interval`
-/// steps a pass over the gradient and one over its mean. After: McCandlish, Kaplan and Amodei, "An
-/// empirical model of large-batch training", 2018; KungFu's MonitorGradientNoiseScaleOptimizer.
+/// doubles behind a count from each worker to rank 0 and back, every `interval` steps. Cost: every
+/// `interval` steps a pass over the gradient and one over its mean. After: McCandlish, Kaplan and
+/// Amodei, "An empirical model of large-batch training", 2018; KungFu's
+/// MonitorGradientNoiseScaleOptimizer.
 class noise_scale {
  public:
   using role = tutti::role::monitor;
