@@ -395,10 +395,11 @@ TEST(Monitors, ReportWhatTheySendAtIntervalsOfOneAndEight) {
       reports[static_cast<std::size_t>(world.rank())] = engine.report();
     });
     const std::uint64_t looks = 16 / interval;
-    const std::uint64_t bytes = looks * sizeof(double) * (2 + 2 * total_elements());
+    // Each way, a number stands before these.
+    const std::uint64_t bytes = looks * sizeof(double) * (1 + 2 + 2 * total_elements());
     EXPECT_EQ(reports[0].observing.bytes_sent, 2 * bytes) << "rank 0 tells both others";
     EXPECT_EQ(reports[2].observing.bytes_sent, bytes);
-    EXPECT_EQ(reports[2].observing.messages_sent, looks);
+    EXPECT_EQ(reports[2].observing.messages_sent, 2 * looks);
     EXPECT_GT(reports[2].observing_seconds, 0);
     std::ostringstream said;
     said << reports[2];
