@@ -13,6 +13,7 @@
 
 #include "common/job.hpp"
 #include "common/names.hpp"
+#include "models/replayed/csv.hpp"
 
 namespace compare {
 
@@ -156,10 +157,8 @@ place read_network(const std::string& file) {
   std::set<std::string> said;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
-    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) {
-      line.erase(0, 3);  // the mark with which an editor begins a file in UTF-8
-    }
-    std::istringstream words(line.substr(0, line.find('#')));
+    const std::string_view text = ++number == 1 ? models::without_mark(line) : line;
+    std::istringstream words(std::string(text.substr(0, text.find('#'))));
     std::string what;
     std::string link;
     std::string more;

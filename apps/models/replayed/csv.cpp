@@ -25,12 +25,6 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
-/// Removes the mark (U+FEFF) with which Excel begins a file in UTF-8.
-std::string_view without_mark(std::string_view line) {
-  constexpr std::string_view mark = "\xEF\xBB\xBF";
-  return line.starts_with(mark) ? line.substr(mark.size()) : line;
-}
-
 std::vector<std::string_view> split(std::string_view line, char at) {
   std::vector<std::string_view> fields;
   for (std::size_t end = 0; end != line.npos;) {
@@ -164,6 +158,11 @@ class reader {
 };
 
 }  // namespace
+
+std::string_view without_mark(std::string_view line) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  return line.starts_with(mark) ? line.substr(mark.size()) : line;
+}
 
 replayed read_csv(const std::string& file) { return reader(file).read(); }
 

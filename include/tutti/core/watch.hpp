@@ -190,18 +190,8 @@ class watch {
     const auto ended = loops::find_if(ranks_, [](const line& each) { return each.excused; });
     const bool all_there = ended == ranks_.end();
     const auto rank = ended - ranks_.begin();
-    const auto calls_nothing = [](const line& each) { return each.answer->call[0] == 0; };
-    if (about_.chunk == no_chunk && all_there && loops::all_of(ranks_, calls_nothing)) {
-      return "every rank answers but none makes progress: they wait for different things";
-    }
     if (about_.chunk == no_chunk && all_there) {
-      std::string calls;
-      for (const line& each : ranks_) {
-        add_to_list(calls, sentence({"rank ", &each - ranks_.data(), " in ",
-                                     calls_nothing(each) ? "none" : each.answer->call.data()}));
-      }
-      return sentence({"every rank answers but none makes progress: they wait in different calls (",
-                       calls, "). Fix: make the same ones, in one order, on every rank"});
+      return "every rank answers but none makes progress: they wait " + how_they_wait();
     }
     if (about_.chunk == no_chunk) {
       return sentence({"rank ", rank, " has ended and no other rank makes progress"});
@@ -211,6 +201,21 @@ class watch {
     }
     return sentence({"every other rank submitted chunk ", about_.chunk, ", rank ", rank,
                      " has ended and nothing moves"});
+  }
+
+  /// Continues "they wait" with the calls that ranks are in, if any is in one.
+  std::string how_they_wait() const {
+    std::string calls;
+    bool any = false;
+    for (const line& each : ranks_) {
+      const std::string_view call = each.answer->call.data();
+      any = any || !call.empty();
+      add_to_list(calls,
+                  sentence({"rank ", &each - ranks_.data(), " in ", call.empty() ? "none" : call}));
+    }
+    return any ? sentence({"in different calls (", calls,
+                           "). Fix: make the same ones, in one order, on every rank"})
+               : "for different things";
   }
 
   [[gnu::cold]] task listen() {
