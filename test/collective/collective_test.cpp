@@ -31,6 +31,7 @@
 #include "tutti/collective/halving_doubling.hpp"
 #include "tutti/collective/hierarchical.hpp"
 #include "tutti/collective/hierarchical_copy.hpp"
+#include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/rings.hpp"
 #include "tutti/collective/shuffle.hpp"
@@ -40,6 +41,7 @@
 #include "tutti/role/archetypes.hpp"
 #include "tutti/role/transport.hpp"
 #include "tutti/strategies/all_reduce_spec.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/in_process.hpp"
 #include "tutti/transport/recording.hpp"
 
@@ -66,13 +68,14 @@ reduction<Fold> over(std::vector<float>& data, std::vector<std::byte>& scratch, 
 }
 
 /// Returns the sum on each of `ranks` threads.
-template <class Collective, class Fold>
+template <class Collective, class World = transport::in_process&, class Fold>
 std::vector<std::vector<float>> summed_on_threads(int ranks, std::size_t n, Fold fold) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(ranks));
-  transport::run_ranks(ranks, [&](transport::in_process& world) {
+  transport::run_ranks(ranks, [&](transport::in_process& thread) {
+    World world(thread);
     auto data = data_of(world.rank(), n);
     std::vector<std::byte> scratch(Collective{}.scratch_bytes(n, sizeof(float), ranks));
-    const endpoint<transport::in_process> self(world, tag{channel::data, 1, 0});
+    const endpoint self(world, tag{channel::data, 1, 0});
     for (int again = 0; again < 2; ++again) {  // so that a lane is used again in the next step
       data = data_of(world.rank(), n);
       drive(world, Collective{}.all_reduce(self, over(data, scratch, fold)));
@@ -114,6 +117,20 @@ TEST(Collective, AddressableWithAFoldThatLeavesTheSumEverywhere) {
     for (const std::size_t n : sizes) {
       expect_sum<collective::addressable>(
           summed_on_threads<collective::addressable>(ranks, n, fold), ranks, n);
+    }
+  }
+}
+
+/// Where a transport's type is erased, threads add in place as processes of one host do.
+TEST(Collective, InHostMemoryOfThreads) {
+  const compression::none uncompressed;
+  const architecture::payload_fold<compression::none> fold{&uncompressed};
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    for (const std::size_t n : sizes) {
+      expect_sum<collective::addressable>(
+          summed_on_threads<collective::in_host_memory<collective::ring>, transport::any_transport>(
+              ranks, n, fold),
+          ranks, n);
     }
   }
 }

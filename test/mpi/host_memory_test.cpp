@@ -18,6 +18,7 @@
 #include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/compression/none.hpp"
+#include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -28,11 +29,12 @@ using collective_in_host = collective::in_host_memory<collective::ring>;
 
 constexpr tag first_chunk{channel::data, 0, 0};
 
-void all_reduce(mpi& world, std::span<float> values, tag where = first_chunk) {
+template <class World>
+void all_reduce(World& world, std::span<float> values, tag where = first_chunk) {
   const compression::none uncompressed;
   const reduction<architecture::payload_fold<compression::none>> data{
       reinterpret_cast<std::byte*>(values.data()), values.size(), sizeof(float), {&uncompressed}};
-  drive(world, collective_in_host{}.all_reduce(endpoint<mpi>(world, where), data));
+  drive(world, collective_in_host{}.all_reduce(endpoint<World>(world, where), data));
 }
 
 /// Returns values whose sums are not exact.
@@ -52,10 +54,11 @@ std::vector<float> sum_in_rank_order(int ranks, int round, std::size_t elements)
   return sum;
 }
 
-/// Calls `body(world)` on every process, if their host has memory that they can share.
+/// Calls `body(world)` on every process, if their host has memory that they can share, and then
+/// once more behind any_transport.
 template <class Body>
 void on_one_host(Body body) {
-  on_all_processes([&](mpi& world) {
+  const auto if_they_share = [&](auto& world) {
     (void)world.allocate_shared(1);
     if (world.size() > 1 && !world.may_rendezvous_at(first_chunk)) {
       struct statvfs room {};
@@ -64,11 +67,17 @@ void on_one_host(Body body) {
       GTEST_SKIP() << "/dev/shm is full";
     }
     body(world);
+  };
+  on_all_processes([&](mpi& world) { if_they_share(world); });
+  on_all_processes([&](mpi& world) {
+    transport::any_transport any(world);
+    if_they_share(any);
   });
 }
 
 /// Returns a model's memory, with gradients that all processes of the host can access.
-arena shared_arena(mpi& world) {
+template <class World>
+arena shared_arena(World& world) {
   arena memory(declarations(),
                [&](std::size_t elements) { return world.allocate_shared(elements); });
   initialise(memory, world.rank());
@@ -87,7 +96,7 @@ std::string thrown_by(Body body) {
 }
 
 TEST(HostMemory, TakesTheSumInRankOrderAndNoMessage) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     for (const std::size_t elements : {0UL, 1UL, 14UL, 15UL, 1001UL, 100'003UL}) {
       const std::span<float> mine = world.allocate_shared(elements);
       ASSERT_EQ(mine.size(), elements);
@@ -109,7 +118,7 @@ TEST(HostMemory, TakesTheSumInRankOrderAndNoMessage) {
 /// If one rank's values are in other memory, or ranks cannot make a rendezvous, all ranks use
 /// messages.
 TEST(HostMemory, IsNotNeeded) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     constexpr std::size_t elements = 1001;
     const std::span<float> shared = world.allocate_shared(elements);
     std::vector<float> own(elements);
@@ -148,7 +157,7 @@ TEST(HostMemory, OfRanksOnSeveralHostsIsTheirOwn) {
 }
 
 TEST(HostMemory, PlacesAreKnownAndNoOthers) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     if (world.size() == 1) {
       GTEST_SKIP() << "one rank meets nobody";
     }
@@ -165,7 +174,7 @@ TEST(HostMemory, PlacesAreKnownAndNoOthers) {
 }
 
 TEST(HostMemory, ShowsNoPhantom) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     EXPECT_THROW(world.rendezvous(tag{channel::data, 29'000, 0}, {}), usage_error);
     EXPECT_THROW(world.rendezvous(tag{channel::data, 0, 1}, {}), usage_error);
     const std::span<const std::byte> phantom{static_cast<const std::byte*>(nullptr), 8};
@@ -174,7 +183,7 @@ TEST(HostMemory, ShowsNoPhantom) {
 }
 
 TEST(HostMemory, TrainsAndSendsNothing) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     arena memory = shared_arena(world);
     auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer_of());
     take_step(engine, memory, 0);
@@ -192,7 +201,7 @@ TEST(HostMemory, TrainsAndSendsNothing) {
 
 /// A failure is heard also from a rank to which no message is sent.
 TEST(HostMemory, WhoFailsEndsThoseThatWaitAtARendezvous) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     if (world.size() == 1) {
       GTEST_SKIP() << "one rank waits for nobody";
     }
@@ -208,7 +217,7 @@ TEST(HostMemory, WhoFailsEndsThoseThatWaitAtARendezvous) {
 }
 
 TEST(HostMemory, WhoLeavesByAnExceptionEndsEveryRank) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     if (world.size() == 1) {
       GTEST_SKIP() << "one rank ends alone";
     }
@@ -230,7 +239,7 @@ TEST(HostMemory, WhoLeavesByAnExceptionEndsEveryRank) {
 
 /// Only one rank is refused; catching that error tells no other rank.
 TEST(HostMemory, WhoIsRefusedEndsEveryRank) {
-  on_one_host([](mpi& world) {
+  on_one_host([](auto& world) {
     if (world.size() == 1) {
       GTEST_SKIP() << "one rank ends alone";
     }

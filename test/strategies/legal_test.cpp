@@ -131,10 +131,6 @@ struct of_whole_buckets : compression::scaled_sign {
 /// MPI's headers.
 struct like_mpi : transport::any_transport {
   void all_reduce(tag, std::span<float>) {}
-  void rendezvous(tag, std::span<const std::byte>) {}
-  bool may_rendezvous_at(tag) const { return false; }
-  int place_of(std::span<const std::byte>) const { return 0; }
-  std::byte* at(int, int) const { return nullptr; }
 };
 static_assert(has_all_reduce<like_mpi> && has_host_memory<like_mpi> &&
               !is_stream_ordered<like_mpi> && !has_virtual_time<like_mpi>);

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,6 +21,7 @@
 #include "support/transports.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/tag.hpp"
+#include "tutti/transport/any_transport.hpp"
 
 namespace tutti::test {
 namespace {
@@ -45,16 +47,34 @@ task keep_words(task body, std::string& words) {
 
 }  // namespace
 
-TEST(Rendezvous, ShowsEverybodysBytesToEverybody) {
+/// Ranks are threads, whose transport may have its type erased.
+template <class World>
+class Rendezvous : public testing::Test {};
+using worlds = testing::Types<in_process, transport::any_transport>;
+TYPED_TEST_SUITE(Rendezvous, worlds);
+
+template <class World, class Body>
+void run_on(int ranks, Body body) {
+  run_ranks(ranks, [&](in_process& inner) {
+    if constexpr (std::same_as<World, in_process>) {
+      body(inner);
+    } else {
+      World world(inner);
+      body(world);
+    }
+  });
+}
+
+TYPED_TEST(Rendezvous, ShowsEverybodysBytesToEverybody) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
-    run_ranks(ranks, [](in_process& world) {
-      const auto rounds = [](in_process& on) -> task {
+    run_on<TypeParam>(ranks, [](TypeParam& world) {
+      const auto rounds = [](TypeParam& on) -> task {
         for (int round = 0; round < 300; ++round) {
           const std::array<int, 14> mine{on.rank(), round};  // 56 bytes
           const auto view =
               co_await on.rendezvous(round % 3 == 0 ? chunk_0 : chunk_1, bytes_of(mine));
           for (int rank = 0; rank < on.size(); ++rank) {
-            const auto shown = view.shown<std::array<int, 14>>(rank);
+            const auto shown = view.template shown<std::array<int, 14>>(rank);
             EXPECT_EQ(shown[0], rank);
             EXPECT_EQ(shown[1], round);
           }
@@ -66,18 +86,18 @@ TEST(Rendezvous, ShowsEverybodysBytesToEverybody) {
   }
 }
 
-TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
-  run_ranks(2, [](in_process& world) {
-    const auto attend = [](in_process& on) -> task {
+TYPED_TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
+  run_on<TypeParam>(2, [](TypeParam& world) {
+    const auto attend = [](TypeParam& on) -> task {
       if (on.rank() == 1) {
         int heard = 0;
         co_await on.receive(0, chunk_1, std::as_writable_bytes(std::span(&heard, 1)));
         EXPECT_EQ(heard, 5);
       }
       const auto view = co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
-      EXPECT_EQ(view.shown<int>(1), 1);
+      EXPECT_EQ(view.template shown<int>(1), 1);
     };
-    const auto works = [](in_process& on) -> task {
+    const auto works = [](TypeParam& on) -> task {
       int naps = 0;
       for (; naps < 5; ++naps) {
         co_await on.sleep(0.0002);
@@ -86,7 +106,7 @@ TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
         co_await on.send(1, chunk_1, bytes_of(naps));  // for which rank 1 waits
       }
     };
-    const auto both = [&](in_process& on) -> task {
+    const auto both = [&](TypeParam& on) -> task {
       task attending = attend(on);
       task work = works(on);
       attending.start(on.ready_coroutines());
@@ -100,11 +120,11 @@ TEST(Rendezvous, WaitsForTheLastAndLetsOthersWorkMeanwhile) {
 
 // A trainer that starts a rendezvous continues with its backward pass; only a rank that waits polls
 // for a while.
-TEST(Rendezvous, DoesNotHoldUpWhoHasSomethingElseToDo) {
+TYPED_TEST(Rendezvous, DoesNotHoldUpWhoHasSomethingElseToDo) {
   constexpr int rendezvous = 50;
   std::atomic<bool> all_begun{false};
-  run_ranks(2, [&](in_process& world) {
-    const auto attend = [](in_process& on, int chunk) -> task {
+  run_on<TypeParam>(2, [&](TypeParam& world) {
+    const auto attend = [](TypeParam& on, int chunk) -> task {
       co_await on.rendezvous(tag{channel::data, static_cast<std::uint32_t>(chunk), 0},
                              bytes_of(on.rank()));
     };
@@ -134,38 +154,38 @@ TEST(Rendezvous, DoesNotHoldUpWhoHasSomethingElseToDo) {
   });
 }
 
-TEST(Rendezvous, EndsWhenARankFails) {
+TYPED_TEST(Rendezvous, EndsWhenARankFails) {
   std::atomic<int> ended{0};
-  EXPECT_THROW(run_ranks(3,
-                         [&](in_process& world) {
-                           if (world.rank() == 2) {
-                             throw usage_error("out of tune");
-                           }
-                           const auto attend = [](in_process& on) -> task {
-                             co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
-                           };
-                           std::string words;
-                           drive(world, keep_words(attend(world), words));
-                           EXPECT_EQ(words, "rank 2 failed: out of tune");
-                           std::string again;
-                           drive(world, keep_words(attend(world), again));
-                           EXPECT_EQ(again, words);
-                           ++ended;
-                         }),
+  EXPECT_THROW(run_on<TypeParam>(3,
+                                 [&](TypeParam& world) {
+                                   if (world.rank() == 2) {
+                                     throw usage_error("out of tune");
+                                   }
+                                   const auto attend = [](TypeParam& on) -> task {
+                                     co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
+                                   };
+                                   std::string words;
+                                   drive(world, keep_words(attend(world), words));
+                                   EXPECT_EQ(words, "rank 2 failed: out of tune");
+                                   std::string again;
+                                   drive(world, keep_words(attend(world), again));
+                                   EXPECT_EQ(again, words);
+                                   ++ended;
+                                 }),
                usage_error);
   EXPECT_EQ(ended, 2);
 }
 
-TEST(Rendezvous, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
+TYPED_TEST(Rendezvous, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
   std::atomic<bool> looks{false};
   std::atomic<bool> looked{false};
-  run_ranks(2, [&](in_process& world) {
-    const auto attend = [&](in_process& on) -> task {
+  run_on<TypeParam>(2, [&](TypeParam& world) {
+    const auto attend = [&](TypeParam& on) -> task {
       const auto view = co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
       if (on.rank() == 0) {
         looks = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
-        EXPECT_EQ(view.shown<int>(1), 1);
+        EXPECT_EQ(view.template shown<int>(1), 1);
         looked = true;
       }
     };
@@ -183,11 +203,11 @@ TEST(Rendezvous, WhatARankHasShownStaysWhileAPeerLooksAtIt) {
   });
 }
 
-TEST(Rendezvous, NobodyWaitsForARankThatHasFailed) {
+TYPED_TEST(Rendezvous, NobodyWaitsForARankThatHasFailed) {
   for (const bool shows_first : {true, false}) {
     std::atomic<bool> failed{false};
-    run_ranks(2, [&](in_process& world) {
-      const auto attend = [](in_process& on) -> task {
+    run_on<TypeParam>(2, [&](TypeParam& world) {
+      const auto attend = [](TypeParam& on) -> task {
         co_await on.rendezvous(chunk_0, bytes_of(on.rank()));
       };
       std::string words;
@@ -216,8 +236,8 @@ TEST(Rendezvous, NobodyWaitsForARankThatHasFailed) {
   }
 }
 
-TEST(Rendezvous, IsOnAChunkThatExists) {
-  run_ranks(1, [](in_process& world) {
+TYPED_TEST(Rendezvous, IsOnAChunkThatExists) {
+  run_on<TypeParam>(1, [](TypeParam& world) {
     EXPECT_THROW(world.rendezvous(tag{channel::data, 1U << 30, 0}, {}), usage_error);
   });
 }

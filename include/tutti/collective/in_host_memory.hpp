@@ -59,9 +59,9 @@ struct in_host_memory {
     }
     bool everywhere = true;
     {
-      auto mine = self.place_of(data.all());
+      shared_place mine = self.place_of(data.all());
       const auto shown = co_await self.rendezvous(std::as_bytes(std::span(&mine, 1)));
-      const auto place = [&](int peer) { return shown.template shown<decltype(mine)>(peer); };
+      const auto place = [&](int peer) { return shown.template shown<shared_place>(peer); };
       for (int peer = 0; peer < self.size(); ++peer) {
         everywhere &= place(peer).block != 0;
       }

@@ -191,16 +191,22 @@ concept has_rendezvous = requires(T& transport, tag where, std::span<const std::
   transport.rendezvous(where, bytes);
 };
 
+/// Where bytes lie in memory that ranks of a host share. Each sees it at an address of its own.
+struct shared_place {
+  std::uint64_t block = 0;  ///< 0: not in shared memory
+  std::uint64_t offset = 0;
+};
+
 /// A transport over which ranks may share some memory, if they run on one host.
 /// `may_rendezvous_at(tag)` returns whether a rendezvous on that tag is possible, the same on every
-/// rank. `place_of(bytes)` returns where this rank's bytes lie in shared memory, in block 0 if no
-/// other rank reaches them. `at(rank, place)` returns where this rank sees that place of `rank`'s
-/// memory.
+/// rank. `place_of(bytes)` returns where this rank's bytes lie in shared memory. `at(rank, place)`
+/// returns where this rank sees that place of `rank`'s memory.
 template <class T>
 concept has_host_memory = has_rendezvous<T> &&
     requires(const T& transport, tag where, std::span<const std::byte> bytes) {
   { transport.may_rendezvous_at(where) } -> std::same_as<bool>;
-  { transport.at(0, transport.place_of(bytes)) } -> std::same_as<std::byte*>;
+  { transport.place_of(bytes) } -> std::same_as<shared_place>;
+  { transport.at(0, shared_place{}) } -> std::same_as<std::byte*>;
 };
 
 /// A transport over which ranks can read each other's memory, wherever it lies, so that a
@@ -341,11 +347,11 @@ class endpoint {
   bool may_rendezvous() const requires has_host_memory<Transport> {
     return transport_->may_rendezvous_at(where_);
   }
-  auto place_of(std::span<const std::byte> bytes) const requires has_host_memory<Transport> {
+  shared_place place_of(std::span<const std::byte> bytes) const requires
+      has_host_memory<Transport> {
     return transport_->place_of(bytes);
   }
-  template <class Place>
-  std::byte* at(int rank, Place where) const requires has_host_memory<Transport> {
+  std::byte* at(int rank, shared_place where) const requires has_host_memory<Transport> {
     return transport_->at(rank, where);
   }
   auto all_reduce(std::span<float> data) const requires has_all_reduce<Transport> {

@@ -12,17 +12,11 @@
 #include "tutti/base/memory.hpp"
 #include "tutti/base/tag.hpp"
 #include "tutti/base/units.hpp"
+#include "tutti/role/transport.hpp"
 #include "tutti/transport/mpi/library.hpp"
 #include "tutti/transport/rendezvous.hpp"
 
 namespace tutti::transport {
-
-/// Where bytes lie in memory that the processes of a host share. Each process sees it at an address
-/// of its own.
-struct shared_place {
-  std::uint64_t block = 0;  ///< 0: not in shared memory
-  std::uint64_t offset = 0;
-};
 
 namespace detail {
 
