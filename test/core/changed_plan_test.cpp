@@ -275,7 +275,7 @@ template <class... Strategies>
 void for_each(std::tuple<Strategies...>*) {
   [&]<std::size_t... Place>(std::index_sequence<Place...>) {
     const auto take = [&]<class Strategy, std::size_t At>() {
-      if constexpr (At % named_stride == 0) {
+      if constexpr (checks_named(At)) {
         keeps_what_it_remembers<Strategy>();
       }
     };

@@ -111,13 +111,12 @@ void resumes_bitwise(int stop) {
   fs::remove_all(directory);
 }
 
-/// Visits every strategy, or every third under AddressSanitizer, as ThreadSanitizer visits them
-/// all.
+/// Visits the named strategies that this suite checks.
 template <class Visit, class... Strategies>
 void for_each(std::tuple<Strategies...>*, Visit visit) {
   [&]<std::size_t... Place>(std::index_sequence<Place...>) {
     const auto take = [&]<class Strategy, std::size_t At>() {
-      if constexpr (At % named_stride == 0) {
+      if constexpr (checks_named(At)) {
         visit.template operator()<Strategy>();
       }
     };
