@@ -11,7 +11,7 @@
 #include "collectives/team.hpp"
 #include "tutti/base/line_vector.hpp"
 #include "tutti/collective/in_host_memory.hpp"
-#include "tutti/collective/ring.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace bench {
@@ -88,7 +88,7 @@ struct job::processes {
         reinterpret_cast<std::byte*>(values.data()), values.size(), sizeof(float), {&uncompressed}};
     const tutti::endpoint<tutti::transport::mpi> self(*world,
                                                       tutti::tag{tutti::channel::data, 0, 0});
-    using tutti::collective::ring;
+    using ring = tutti::collective::sliced_ring<>;
     if (asked.what == over_mpi::spec) {
       const tutti::strategies::tf_reduction how({.ranges = {{asked.way}}});
       scratch.resize(how.scratch_bytes(values.size(), sizeof(float), world->size()));

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "support/placed_worlds.hpp"
@@ -35,6 +36,7 @@
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/rings.hpp"
 #include "tutti/collective/shuffle.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/collective/torus.hpp"
 #include "tutti/compression/fp16.hpp"
 #include "tutti/compression/none.hpp"
@@ -133,6 +135,36 @@ TEST(Collective, InHostMemoryOfThreads) {
           ranks, n);
     }
   }
+}
+
+/// Slices are of every part, so that they add up in the ring's order; what is short is not cut.
+TEST(Collective, SlicedRingHasTheRingsBits) {
+  using sliced = collective::sliced_ring<1000>;
+  const compression::none uncompressed;
+  const architecture::payload_fold<compression::none> fold{&uncompressed};
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    for (const std::size_t bytes : {0U, 4U, 999U, 1999U, 2000U, 3001U, 4000U, 90000U}) {
+      const std::size_t n = bytes * static_cast<std::size_t>(ranks) / sizeof(float) + 1;
+      EXPECT_EQ(summed_on_threads<sliced>(ranks, n, fold),
+                summed_on_threads<collective::ring>(ranks, n, fold))
+          << ranks << " ranks, " << bytes << " bytes a message";
+    }
+  }
+}
+TEST(Collective, SlicedRingSendsUpToFourMessagesForOne) {
+  const compression::none uncompressed;
+  const architecture::payload_fold<compression::none> fold{&uncompressed};
+  transport::run_ranks(3, [&](transport::in_process& world) {
+    const endpoint self(world, tag{channel::data, 1, 0});
+    for (const auto& [bytes, slices] :
+         {std::pair{1999U, 1U}, {2000U, 2U}, {3500U, 3U}, {9000U, 4U}}) {
+      std::vector<float> data(3 * bytes / sizeof(float));
+      std::vector<std::byte> none;
+      const std::uint64_t before = world.counted().messages_sent;
+      drive(world, collective::sliced_ring<1000>{}.all_reduce(self, over(data, none, fold)));
+      EXPECT_EQ(world.counted().messages_sent - before, 4 * slices) << bytes;
+    }
+  });
 }
 
 /// Payloads of two bytes are folded like floats; small integers are exact in half precision.

@@ -6,7 +6,7 @@
 #include "support/collective_laws.hpp"
 #include "support/mpi_world.hpp"
 #include "tutti/collective/in_host_memory.hpp"
-#include "tutti/collective/ring.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/transport/mpi.hpp"
 
 namespace tutti::test {
@@ -52,8 +52,8 @@ struct placed_processes {
 };
 
 /// These ranks make a rendezvous and find that their data are not in shared memory.
-using in_memory_of_their_own =
-    testing::Types<collective_on<placed_processes, collective::in_host_memory<collective::ring>>>;
+using in_memory_of_their_own = testing::Types<
+    collective_on<placed_processes, collective::in_host_memory<collective::sliced_ring<>>>>;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, CollectiveLaw, collectives_on<placed_processes>);
 INSTANTIATE_TYPED_TEST_SUITE_P(MpiInHostMemory, CollectiveLaw, in_memory_of_their_own);

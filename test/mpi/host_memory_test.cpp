@@ -16,7 +16,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/collective/in_host_memory.hpp"
-#include "tutti/collective/ring.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/transport/any_transport.hpp"
 #include "tutti/transport/mpi.hpp"
@@ -25,7 +25,7 @@ namespace tutti::test {
 namespace {
 
 using transport::mpi;
-using collective_in_host = collective::in_host_memory<collective::ring>;
+using collective_in_host = collective::in_host_memory<collective::sliced_ring<>>;
 
 constexpr tag first_chunk{channel::data, 0, 0};
 

@@ -49,6 +49,7 @@
 #include "tutti/collective/hierarchical_copy.hpp"
 #include "tutti/collective/rings.hpp"
 #include "tutti/collective/shuffle.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/collective/torus.hpp"
 #include "tutti/compression/bf16.hpp"
@@ -301,16 +302,17 @@ constexpr policies<
 
 template <class Collective>
 using added_by = architecture::all_reduce<Collective>;
-constexpr policies<
-    added_by<collective::ring>, added_by<collective::rings>, added_by<collective::halving_doubling>,
-    added_by<collective::star>, added_by<collective::canonical>, added_by<collective::by_graph>,
-    added_by<collective::hierarchical<>>, added_by<collective::hierarchical_copy>,
-    added_by<collective::torus>, added_by<collective::shuffle<collective::gather_at::hosts>>,
-    added_by<collective::excluding<collective::phase::reduce_scatter>>,
-    added_by<collective::addressable>, added_by<collective::native>>
+constexpr policies<added_by<collective::ring>, added_by<collective::sliced_ring<>>,
+                   added_by<collective::rings>, added_by<collective::halving_doubling>,
+                   added_by<collective::star>, added_by<collective::canonical>,
+                   added_by<collective::by_graph>, added_by<collective::hierarchical<>>,
+                   added_by<collective::hierarchical_copy>, added_by<collective::torus>,
+                   added_by<collective::shuffle<collective::gather_at::hosts>>,
+                   added_by<collective::excluding<collective::phase::reduce_scatter>>,
+                   added_by<collective::addressable>, added_by<collective::native>>
     collectives{"collective",
-                {"ring", "rings", "halving_doubling", "star", "canonical", "by_graph",
-                 "hierarchical", "hierarchical_copy", "torus", "shuffle",
+                {"ring", "sliced_ring", "rings", "halving_doubling", "star", "canonical",
+                 "by_graph", "hierarchical", "hierarchical_copy", "torus", "shuffle",
                  "excluding<reduce_scatter>", "addressable", "native"}};
 
 constexpr policies<optimizer::sgd, optimizer::adam, optimizer::one_bit_adam, optimizer::none,

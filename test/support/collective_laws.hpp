@@ -27,6 +27,7 @@
 #include "tutti/collective/ring.hpp"
 #include "tutti/collective/rings.hpp"
 #include "tutti/collective/shuffle.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/collective/star.hpp"
 #include "tutti/collective/torus.hpp"
 #include "tutti/role/collective.hpp"
@@ -116,10 +117,10 @@ struct small_and_large : by_small_and_large {
 
 template <template <class> class Each>
 using each_collective = testing::Types<
-    Each<collective::ring>, Each<collective::halving_doubling>, Each<collective::star>,
-    Each<collective::canonical>, Each<collective::addressable>, Each<by_graphs_in_turn>,
-    Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>, Each<copies_in_turn>,
-    Each<small_and_large>, Each<by_rank_0>, Each<collective::hierarchical<>>,
+    Each<collective::ring>, Each<collective::sliced_ring<64>>, Each<collective::halving_doubling>,
+    Each<collective::star>, Each<collective::canonical>, Each<collective::addressable>,
+    Each<by_graphs_in_turn>, Each<grids_in_turn>, Each<rings_in_turn>, Each<shuffles_in_turn>,
+    Each<copies_in_turn>, Each<small_and_large>, Each<by_rank_0>, Each<collective::hierarchical<>>,
     Each<collective::hierarchical<collective::canonical, collective::halving_doubling,
                                   collective::crossing::all_ranks_if_even>>,
     Each<collective::hierarchical<collective::ring, collective::halving_doubling,

@@ -10,6 +10,7 @@
 #include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
+#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
 
@@ -20,7 +21,7 @@ namespace tutti::architecture {
 /// be cut, and else an all_gather. The collective of the all_reduce depends on the transport:
 /// `addressable` where ranks can read their peers' memory; `native` where the transport is a
 /// stream-ordered library with an all-reduce of its own and floats travel; `in_host_memory` over a
-/// ring where processes of a host can share memory, as with MPI; and else a ring.
+/// `sliced_ring` where processes of a host can share memory, as with MPI; and else a ring.
 ///
 /// With mean::before or mean::none, payloads must add, because the architecture is then an
 /// all_reduce.
@@ -41,10 +42,10 @@ struct replicated {
   template <class Compression, class Transport>
   using collective_over = std::conditional_t<
       has_addressable_peers<Transport>, collective::addressable,
-      std::conditional_t<
-          librarys_own<Compression, Transport>, collective::native,
-          std::conditional_t<has_host_memory<Transport>,
-                             collective::in_host_memory<collective::ring>, collective::ring>>>;
+      std::conditional_t<librarys_own<Compression, Transport>, collective::native,
+                         std::conditional_t<has_host_memory<Transport>,
+                                            collective::in_host_memory<collective::sliced_ring<>>,
+                                            collective::ring>>>;
 
   template <class Compression, class Transport>
   using resolve =

@@ -1,9 +1,31 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "tutti/base/cost.hpp"
+#include "tutti/base/task.hpp"
+#include "tutti/base/units.hpp"
 #include "tutti/role/collective.hpp"
 
 namespace tutti::collective {
+
+namespace detail {
+
+/// One of `count` even slices of every part of the data.
+struct slice {
+  std::size_t count{1};
+  std::size_t index{0};
+
+  std::span<std::byte> of(std::span<std::byte> part, std::size_t element_bytes) const {
+    const std::size_t elements = part.size() / element_bytes;
+    const std::size_t begin = part_begin(elements, count, index);
+    const std::size_t end = part_begin(elements, count, index + 1);
+    return part.subspan(begin * element_bytes, (end - begin) * element_bytes);
+  }
+};
+
+}  // namespace detail
 
 /// Parts of the data travel around the ring of ranks, once to be added up and once more to be
 /// spread.
@@ -23,34 +45,51 @@ struct ring {
 
   template <class Endpoint, class Fold>
   task reduce_scatter(Endpoint self, reduction<Fold> data) const {
-    const int ranks = self.size();
-    const int rank = self.rank();
-    const auto part = [&](int index) {
-      return data.part(at(ranks), at((index + 2 * ranks) % ranks));
-    };
-    for (int step = 1; step < ranks; ++step) {
-      co_await self.exchange_fold((rank + 1) % ranks, part(rank - step), (rank + ranks - 1) % ranks,
-                                  part(rank - step - 1), data.fold);
-    }
+    return add_up(self, data, {});
   }
-
   template <class Endpoint, class Fold>
   task all_gather(Endpoint self, reduction<Fold> data) const {
+    return spread(self, data, {});
+  }
+  template <class Endpoint, class Fold>
+  task all_reduce(Endpoint self, reduction<Fold> data) const {
+    return add_up_and_spread(self, data, {});
+  }
+
+  // ---- the same for one slice of every part
+
+  template <class Endpoint, class Fold>
+  static task add_up(Endpoint self, reduction<Fold> data, detail::slice which) {
     const int ranks = self.size();
     const int rank = self.rank();
-    const auto part = [&](int index) {
-      return data.part(at(ranks), at((index + 2 * ranks) % ranks));
-    };
-    for (int step = 0; step < ranks - 1; ++step) {
-      co_await self.exchange((rank + 1) % ranks, part(rank - step), (rank + ranks - 1) % ranks,
-                             part(rank - step - 1));
+    for (int step = 1; step < ranks; ++step) {
+      co_await self.exchange_fold((rank + 1) % ranks, part(data, which, ranks, rank - step),
+                                  (rank + ranks - 1) % ranks,
+                                  part(data, which, ranks, rank - step - 1), data.fold);
     }
   }
 
   template <class Endpoint, class Fold>
-  task all_reduce(Endpoint self, reduction<Fold> data) const {
-    co_await reduce_scatter(self, data);
-    co_await all_gather(self, data);
+  static task spread(Endpoint self, reduction<Fold> data, detail::slice which) {
+    const int ranks = self.size();
+    const int rank = self.rank();
+    for (int step = 0; step < ranks - 1; ++step) {
+      co_await self.exchange((rank + 1) % ranks, part(data, which, ranks, rank - step),
+                             (rank + ranks - 1) % ranks, part(data, which, ranks, rank - step - 1));
+    }
+  }
+
+  template <class Endpoint, class Fold>
+  static task add_up_and_spread(Endpoint self, reduction<Fold> data, detail::slice which) {
+    co_await add_up(self, data, which);
+    co_await spread(self, data, which);
+  }
+
+ private:
+  template <class Fold>
+  static std::span<std::byte> part(const reduction<Fold>& data, detail::slice which, int ranks,
+                                   int index) {
+    return which.of(data.part(at(ranks), at((index + 2 * ranks) % ranks)), data.element_bytes);
   }
 };
 static_assert(collective_policy<ring>);
