@@ -281,6 +281,26 @@ bytes sent_between(const Collective& how, const std::vector<int>& hosts, std::si
   return sent;
 }
 
+TEST(Collective, SlicesOfPhantomsAreSentToo) {
+  const std::vector<int> hosts{0, 1, 2};
+  for (const std::size_t n : {1UL, 100UL, 1000UL}) {
+    EXPECT_EQ(sent_between(collective::sliced_ring<64>{}, hosts, n),
+              sent_between(collective::ring{}, hosts, n));
+  }
+}
+TEST(Collective, PhantomsLieInNoHostMemory) {
+  transport::run_ranks(3, [](transport::in_process& inner) {
+    transport::any_transport world(inner);
+    const endpoint self(world, tag{channel::data, 1, 0});
+    for (const std::size_t n : {3UL, 999UL}) {
+      const std::uint64_t before = world.counted().bytes_sent;
+      drive(world, collective::in_host_memory<collective::sliced_ring<64>>{}.all_reduce(
+                       self, reduction<archetype::fold>{nullptr, n, sizeof(float), {}, {}}));
+      EXPECT_EQ(world.counted().bytes_sent - before, 4 * n / 3 * sizeof(float));
+    }
+  });
+}
+
 /// Rings run along rows and columns, and a column's ring carries a share of the row's data. The
 /// data of a rank outside the grid go to the first rank of its row and come back.
 TEST(Torus, SendsAlongRowsAndColumns) {

@@ -241,6 +241,15 @@ class made_for_one_thread : public transport::recording<transport::in_process> {
   }
 };
 
+/// A transport that has a type of place of its own does not share memory, and is not taken for one
+/// that shows pointers, either.
+struct with_places_of_its_own : transport::any_transport {
+  int place_of(std::span<const std::byte>) const { return 0; }
+  std::byte* at(int, int) const { return nullptr; }
+};
+static_assert(has_rendezvous<with_places_of_its_own> && !has_host_memory<with_places_of_its_own> &&
+              !has_addressable_peers<with_places_of_its_own>);
+
 TEST(AnyTransport, KnowsWhatTheTransportBehindItMayAndHowItsJobEnds) {
   transport::run_ranks(1, [](transport::in_process& inner) {
     made_for_one_thread one(inner, 1);

@@ -40,7 +40,8 @@ struct in_host_memory {
   template <class Endpoint, class Fold>
   task all_reduce(Endpoint self, reduction<Fold> data) const {
     if constexpr (requires { self.may_rendezvous(); }) {
-      if (self.may_rendezvous()) {
+      const bool phantom = data.data == nullptr && data.elements != 0;
+      if (!phantom && self.may_rendezvous()) {
         return add_in_place(self, data);
       }
     }

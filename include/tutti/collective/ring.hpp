@@ -20,8 +20,9 @@ struct slice {
   std::span<std::byte> of(std::span<std::byte> part, std::size_t element_bytes) const {
     const std::size_t elements = part.size() / element_bytes;
     const std::size_t begin = part_begin(elements, count, index);
-    const std::size_t end = part_begin(elements, count, index + 1);
-    return part.subspan(begin * element_bytes, (end - begin) * element_bytes);
+    const std::size_t bytes = (part_begin(elements, count, index + 1) - begin) * element_bytes;
+    return part.data() == nullptr ? std::span(part.data(), bytes)  // of a phantom
+                                  : part.subspan(begin * element_bytes, bytes);
   }
 };
 

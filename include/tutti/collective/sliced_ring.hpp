@@ -18,8 +18,8 @@ namespace tutti::collective {
 /// each of its 2(p-1) messages, until its neighbour has begun the next. Here the messages of the
 /// other rings travel meanwhile. Data are cut only as far as messages keep at least `Shortest`
 /// bytes, and not at all over a stream-ordered transport, which moves one message at a time.
-/// Wire: the ring's bytes, in up to four times as many messages. Cost: the ring's, without those
-/// pauses: 4 MB between three hosts take 0.96 of its time, 100 MB take 0.98 (bench/figures.md).
+/// Wire: the ring's bytes, in up to four times as many messages. Cost: the ring's without those
+/// pauses, and up to four times its staging; bench/figures.md has both beside each other.
 /// After: the slices of NCCL's rings.
 template <std::size_t Shortest = 128 << 10>
 struct sliced_ring {
@@ -64,13 +64,17 @@ struct sliced_ring {
   static task together(Endpoint self, reduction<Fold> data, std::size_t slices,
                        around<Endpoint, Fold> run) {
     frame_array<task> rings(slices);
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-      rings.add([&] {
-        return run(self.lane(static_cast<std::uint32_t>(slice)), data, {slices, slice});
-      });
-      self.start(rings[slice]);
-    }
     std::exception_ptr failure;
+    try {
+      for (std::size_t slice = 0; slice < slices; ++slice) {
+        rings.add([&] {
+          return run(self.lane(static_cast<std::uint32_t>(slice)), data, {slices, slice});
+        });
+        self.start(rings[slice]);
+      }
+    } catch (...) {
+      failure = std::current_exception();  // rings that have begun must end first
+    }
     for (const task& each : rings.span()) {
       try {
         co_await each;

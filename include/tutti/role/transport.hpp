@@ -212,7 +212,9 @@ concept has_host_memory = has_rendezvous<T> &&
 /// A transport over which ranks can read each other's memory, wherever it lies, so that a
 /// rendezvous may show pointers.
 template <class T>
-concept has_addressable_peers = has_rendezvous<T> && !has_host_memory<T>;
+concept has_addressable_peers = has_rendezvous<T> && !requires {
+  &T::may_rendezvous_at;
+};
 
 /// A transport with an all-reduce of its own. Every rank must start such all-reduces in the same
 /// order.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -179,7 +180,7 @@ class interface_of final : public transport_interface<Queue> {
     if constexpr (has_host_memory<Transport>) {
       return inner_->place_of(bytes);
     } else {
-      return {has_addressable_peers<Transport> ? 1U : 0U,
+      return {has_addressable_peers<Transport> && bytes.data() != nullptr ? 1U : 0U,
               reinterpret_cast<std::uintptr_t>(bytes.data())};
     }
   }
@@ -191,7 +192,9 @@ class interface_of final : public transport_interface<Queue> {
     }
   }
   std::span<float> allocate_shared([[maybe_unused]] std::size_t elements) override {
-    if constexpr (requires { inner_->allocate_shared(elements); }) {
+    if constexpr (requires {
+                    { inner_->allocate_shared(elements) } -> std::same_as<std::span<float>>;
+                  }) {
       return inner_->allocate_shared(elements);
     } else {
       return {};
