@@ -1,10 +1,12 @@
-// The kernels as headers, for users of nvcc: this links CUDA's runtime and no library of tutti's.
+// What users of nvcc compile themselves: kernels as headers, strategies, and their own functors.
+// This links CUDA's runtime and no library of tutti's.
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <vector>
 
 #include "gpu/device.hpp"
+#include "gpu/functors_test.cu"  // in one unit, because nvcc needs half a minute for common headers
 #include "tutti/base/cuda/stream.hpp"
 #include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"

@@ -1,7 +1,9 @@
 // The strategy laws on the virtual clock, and over the same network in real time.
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <type_traits>
 
+#include "support/extent.hpp"
 #include "support/low_rank_oracle.hpp"
 #include "support/strategy_laws.hpp"
 #include "support/training.hpp"
@@ -27,8 +29,14 @@ using hosts_first_on_shaped_threads = strategy_on<listed::hosts_first, on_shaped
 INSTANTIATE_TYPED_TEST_SUITE_P(HostsFirstOnShapedThreads, StrategyLaw,
                                hosts_first_on_shaped_threads);
 static_assert(strategies_in<averaging_strategies_on<on_shaped_threads>> == 14);
-INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnShapedThreads, StrategyLaw,
-                               averaging_strategies_on<on_shaped_threads>);
+using a_few_on_shaped_threads =
+    testing::Types<strategy_on<listed::in_two_halves, on_shaped_threads>,
+                   strategy_on<listed::models_of_neighbours, on_shaped_threads>,
+                   strategy_on<listed::models_on_springs, on_shaped_threads>>;
+using averaging_on_shaped_threads =
+    std::conditional_t<all_of_a_product, averaging_strategies_on<on_shaped_threads>,
+                       a_few_on_shaped_threads>;
+INSTANTIATE_TYPED_TEST_SUITE_P(AveragingOnShapedThreads, StrategyLaw, averaging_on_shaped_threads);
 static_assert(strategies_in<gathering_strategies_on<on_shaped_threads>> == 2);
 INSTANTIATE_TYPED_TEST_SUITE_P(GatheringOnShapedThreads, StrategyLaw,
                                gathering_strategies_on<on_shaped_threads>);

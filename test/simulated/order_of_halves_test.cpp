@@ -7,11 +7,11 @@
 namespace tutti::test {
 namespace {
 
-TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), 20); }
+TEST(OrderOfHalves, SplitPhases) { EXPECT_EQ(orders_hold<schedule::split_phase>(), pairs(20, 5)); }
 /// The other sampled architectures of two halves exchange as all_reduce does.
 TEST(OrderOfHalves, SplitPhasesOfOwners) {
   using owners = std::tuple<architecture::sharded_by_owners>;
-  EXPECT_EQ((orders_hold<schedule::split_phase, owners>()), 4);
+  EXPECT_EQ((orders_hold<schedule::split_phase, owners>()), pairs(4, 1));
 }
 
 }  // namespace

@@ -11,13 +11,25 @@ namespace tutti::test {
 inline constexpr std::size_t long_tensor = 13'003;
 inline constexpr int many_steps = 500;
 inline constexpr int compared_steps = 5;
-inline constexpr bool all_of_a_product = false;
 #else
 inline constexpr std::size_t long_tensor = 30'011;  ///< elements: more than any buffer or piece
 inline constexpr int many_steps = 10'000;           ///< steps of a law that must hold over many
 inline constexpr int compared_steps = 12;           ///< steps after which results are compared
-inline constexpr bool all_of_a_product = true;      ///< false: a part with each factor
 #endif
+
+/// Whether a law of a product of lists is checked for all of it. If not, for a part that has each
+/// factor: under a sanitizer, and in `test/run` without arguments, which builds three suites.
+#if defined(TUTTI_SANITIZED) || defined(TUTTI_PARTS_OF_PRODUCTS)
+inline constexpr bool all_of_a_product = false;
+#else
+inline constexpr bool all_of_a_product = true;
+#endif
+
+/// Whether a law of a product of two lists is checked for the elements at these places: for all, or
+/// for every third of each.
+constexpr bool checks_pair(std::size_t one, std::size_t other) {
+  return all_of_a_product || (one + other) % 3 == 0;
+}
 
 // Under ThreadSanitizer training is compared for two numbers of workers, and placements on several
 // hosts have at most five threads.

@@ -218,9 +218,12 @@ void holds_alone() {
 /// How many coordinations an architecture is run with under a schedule.
 enum class coordinations { all, one_each };
 
+/// The number of pairs of a coordination and an architecture that orders_hold() checks.
+constexpr int pairs(int all, int architectures) { return all_of_a_product ? all : architectures; }
+
 /// Returns the number of pairs of a coordination and an architecture over which `Schedule` keeps
-/// its order. With `one_each`, and under a sanitizer, each architecture is run with one
-/// coordination, and successive architectures with different ones.
+/// its order. With `one_each`, and where a part of each product is checked, each architecture is
+/// run with one coordination, and successive architectures with different ones.
 template <class Schedule, class Architectures = ordered_architectures>
 int orders_hold(coordinations taken = coordinations::all) {
   std::size_t turn = free_schedules::place<Schedule>;

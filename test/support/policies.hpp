@@ -105,7 +105,7 @@ using memoryless_compressions =
                    compression::chain<compression::top_k, compression::block_int8>,
                    compression::chain<compression::random_k, compression::scaled_sign>, byte_codes>;
 
-/// Compressors that a GPU encodes; the others have no device kernels.
+/// Compressors that a GPU encodes by kernels of tutti's; the others have none.
 using device_compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
     compression::scaled_sign, compression::norm_scaled_sign, compression::block_sign,
@@ -120,7 +120,7 @@ using device_compressions = testing::Types<
     compression::momentum_correction<
         compression::error_feedback<compression::chain<compression::top_k, compression::fp16>>>,
     compression::nesterov_momentum<compression::rescaled_error_feedback<compression::byteps_topk>>,
-    compression::dense_below<compression::two_bit>, byte_codes>;
+    compression::dense_below<compression::two_bit>>;
 
 using compressions = testing::Types<
     compression::none, compression::fp16, compression::bf16, compression::sign,
