@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <unistd.h>
 
 namespace common {
 
@@ -51,6 +52,20 @@ bool is_of_a_rank(const std::filesystem::path& file, const std::filesystem::path
 bool is_rate_of_kernels(const std::string& word) { return word == "cpu" || word == "profile"; }
 
 }  // namespace
+
+void check_writable(const std::string& file, const std::string& asked_for) {
+  std::error_code none;
+  const bool is_there = exists(symlink_status(std::filesystem::path(file), none));
+  const std::string opened = is_there ? file : file + "." + std::to_string(getpid()) + ".probe";
+  try {
+    expect_writable(std::ofstream(opened, std::ios::app), asked_for);
+  } catch (const tutti::usage_error& wrong) {
+    throw flag_error(wrong.what());
+  }
+  if (!is_there) {
+    std::filesystem::remove(opened, none);
+  }
+}
 
 void append_lines(const std::string& file, const std::string& lines) {
   std::ofstream out(file, std::ios::app);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -25,14 +24,9 @@ inline void expect_writable(const std::ofstream& out, const std::string& file) {
 void append_lines(const std::string& file, const std::string& lines);
 
 /// Throws flag_error that names `asked_for` if `file` cannot be written. Call it before a long run,
-/// whose results would otherwise be lost.
-inline void check_writable(const std::string& file, const std::string& asked_for) {
-  try {
-    expect_writable(std::ofstream(file, std::ios::app), asked_for);
-  } catch (const tutti::usage_error& wrong) {
-    throw flag_error(wrong.what());
-  }
-}
+/// whose results would otherwise be lost. A file that does not exist yet is not made, because
+/// another flag may still be refused.
+void check_writable(const std::string& file, const std::string& asked_for);
 
 /// Throws flag_error if a flag would write into a file that another flag names, too, be it one of
 /// the files that each rank has of `--checkpoint`, `--resume` or `--timeline`. An exception is the

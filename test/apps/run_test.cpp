@@ -155,6 +155,11 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
     refuses(got, "tutti-train: cannot write /nowhere/file");
     EXPECT_EQ(got.out, "");
   }
+  refuses(train("--json rows --timeline events --checkpoint /nowhere/file"),
+          "tutti-train: cannot write /nowhere/file");
+  for (const auto& left : std::filesystem::directory_iterator(here_)) {
+    EXPECT_TRUE(left.path().filename() == "out" || left.path().filename() == "err") << left;
+  }
   train_refuses("--json same --timeline ./same",
                 "--json same would write into the file of --timeline ./same. Fix: --json with "
                 "another file");
