@@ -41,7 +41,7 @@ void check_outputs(const common::job& asked) {
   }
   for (const auto& prefix : {asked.checkpoint, timeline_a_rank ? asked.timeline : std::string()}) {
     if (!prefix.empty()) {
-      common::check_writable(prefix + ".0", prefix);
+      common::check_writable(prefix + ".0.partial", prefix);
     }
   }
 }

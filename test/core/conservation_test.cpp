@@ -502,9 +502,9 @@ struct left_over {
 template <class Listed>
 left_over conserves(bool exact, typename Listed::options compressing = Listed::plan(0, 1),
                     unsigned first_seed = 0, unsigned histories = 2,
-                    const std::vector<int>& numbers_of_workers = {1, 2, 3, 4, 5}) {
+                    const std::vector<int>& with_workers = {1, 2, 3, 4, 5}) {
   left_over left;
-  for (const int workers : numbers_of_workers) {
+  for (const int workers : with_workers) {
     for (unsigned seed = first_seed; seed < first_seed + histories; ++seed) {
       const history told(seed + 10 * static_cast<unsigned>(workers));
       const ledger all = account<Listed>(workers, told, compressing);
@@ -556,12 +556,8 @@ void each_conserves(bool exact) {
     SCOPED_TRACE(which);
     auto set = its::plan(0, 1);
     set.compression.which = which;
-    std::vector<int> numbers_of_workers{1, 2, 3, 4, 5};
-    std::erase_if(numbers_of_workers, [which](int workers) {
-      return !checks_pair(which, static_cast<std::size_t>(workers));
-    });
-    left += conserves<its>(exact, set, static_cast<unsigned>(100 * which), 1, numbers_of_workers)
-                .remembered;
+    const auto seed = static_cast<unsigned>(100 * which);
+    left += conserves<its>(exact, set, seed, 1, numbers_of_workers(which)).remembered;
   }
   EXPECT_GT(left, 0);
 }

@@ -63,10 +63,7 @@ void trains_and_sends_as_its_codec() {
   using strategy = compose<its, Architecture>;
   for (std::size_t which = 0; which < std::tuple_size_v<typename Compressors::all>; ++which) {
     const engine_options<strategy> set{.compression = {.which = which}};
-    for (int workers = 1; workers <= 5; ++workers) {
-      if (!checks_pair(which, static_cast<std::size_t>(workers))) {
-        continue;
-      }
+    for (const int workers : numbers_of_workers(which)) {
       SCOPED_TRACE(std::to_string(which) + " between " + std::to_string(workers));
       const auto expected = payloads<its>(How, workers, steps, its(set.compression));
       const outcome start = train_on_threads<strategy>(workers, 0, set);

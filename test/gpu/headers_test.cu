@@ -1,5 +1,6 @@
 // What users of nvcc compile themselves: kernels as headers, strategies, and their own functors.
 // This links CUDA's runtime and no library of tutti's.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -8,6 +9,8 @@
 #include "gpu/device.hpp"
 #include "gpu/functors_test.cu"  // in one unit, because nvcc needs half a minute for common headers
 #include "tutti/base/cuda/stream.hpp"
+#include "tutti/compression/error_feedback.hpp"
+#include "tutti/compression/scaled_sign.hpp"
 #include "tutti/kernels/cuda/adam.cuh"
 #include "tutti/kernels/cuda/adaptive_sum.cuh"
 #include "tutti/kernels/cuda/arithmetic.cuh"
@@ -29,8 +32,48 @@
 #include "tutti/kernels/cuda/sparse_pairs.cuh"
 #include "tutti/kernels/cuda/stratified.cuh"
 #include "tutti/kernels/cuda/workspace.cuh"
+#include "tutti/strategies/horovod.hpp"
+#include "tutti/tutti.hpp"
 
 namespace tutti::test {
+namespace {
+
+// The same functor could run on a stream's queue, so extended lambdas must compile.
+template <class Queue>
+void halve(Queue& queue, float* values, std::size_t n) {
+  queue.for_each(n, [=] TUTTI_HD(std::size_t i) { values[i] *= 0.5f; });
+}
+
+/// Returns a parameter that began as 0, after a step by a gradient of 1 that was halved from 2.
+template <class Strategy>
+float after_a_step() {
+  float last = 0;
+  transport::run_ranks(2, [&last](transport::in_process& world) {
+    const std::array declared{arena::declaration{"weight", 3}, arena::declaration{"bias", 1}};
+    arena memory(declared);
+    auto engine =
+        make_engine<Strategy>(world, memory.tensors(), optimizer::sgd{.learning_rate = 1.0f});
+    for (float& each : memory.gradients()) {
+      each = 2.0f;
+    }
+    halve(world.queue(), memory.gradients().data(), memory.gradients().size());
+    engine.ready(tensor_id{1});
+    engine.ready(tensor_id{0});
+    engine.wait();
+    if (world.rank() == 0) {
+      last = memory.parameters()[0];
+    }
+  });
+  return last;
+}
+
+}  // namespace
+
+/// Strategies that nvcc has compiled also train where no GPU is.
+TEST(OnAHost, StrategiesOfNvccTrain) {
+  EXPECT_EQ(after_a_step<strategies::Horovod>(), -1.0f);
+  EXPECT_EQ(after_a_step<compose<compression::error_feedback<compression::scaled_sign>>>(), -1.0f);
+}
 
 class Headers : public needs_a_device {};
 

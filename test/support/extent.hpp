@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace tutti::test {
 
@@ -25,10 +26,16 @@ inline constexpr bool all_of_a_product = false;
 inline constexpr bool all_of_a_product = true;
 #endif
 
-/// Whether a law of a product of two lists is checked for the elements at these places: for all, or
-/// for every third of each.
-constexpr bool checks_pair(std::size_t one, std::size_t other) {
-  return all_of_a_product || (one + other) % 3 == 0;
+/// Returns the numbers of workers with which a law of a list's policies is checked for the one at
+/// this place: 1 to 5, or every third of these, so that neighbours in the list take others.
+inline std::vector<int> numbers_of_workers(std::size_t place) {
+  std::vector<int> taken;
+  for (int workers = 1; workers <= 5; ++workers) {
+    if (all_of_a_product || (place + static_cast<std::size_t>(workers)) % 3 == 0) {
+      taken.push_back(workers);
+    }
+  }
+  return taken;
 }
 
 // Under ThreadSanitizer training is compared for two numbers of workers, and placements on several
