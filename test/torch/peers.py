@@ -78,6 +78,12 @@ def a_row_is_held_against_the_bare_model():
     assert rows[0]["exposed_ms"] == rows[0]["sent_mb"] == rows[0]["cpu_s"] == 0, rows[0]
 
 
+def every_other_round_is_played_backwards():
+    playing = {"bare": 0, "ddp": 1, "ours": 2}
+    orders = [peers.in_their_order(playing, number) for number in range(3)]
+    assert orders == [["bare", "ddp", "ours"], ["ours", "ddp", "bare"], ["bare", "ddp", "ours"]], orders
+
+
 def turns_are_taken():
     """Ranks use the loopback device, which counts what both send. MPI sends through memory between
     processes of one host, so that tutti's contestant only shows here that it trains and ends."""
@@ -144,6 +150,7 @@ def wrong_uses_are_one_line():
         assert sentence in done.stderr and "Fix: " in done.stderr, done
 
 
-laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model, turns_are_taken,
+laws.run([the_network_is_torchvisions, a_row_is_held_against_the_bare_model,
+          every_other_round_is_played_backwards, turns_are_taken,
           the_first_byte_and_the_last_are_told_by_the_link,
           wrong_uses_are_one_line])
