@@ -4,7 +4,8 @@
 # status must not be 0, and somebody must print SENTENCE.
 #
 # When a job is aborted while one of its ranks is in MPI_Finalize, Open MPI's mpirun often waits for
-# ever for a mutex in PMIx_server_finalize, although every rank has ended. It is then killed.
+# ever for a mutex in PMIx_server_finalize, although every rank has ended. It is then killed, and its
+# status tells nothing.
 set -uo pipefail
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
