@@ -117,6 +117,8 @@ def options():
                           ("coordination.by cannot be colour. Fix: one of ",
                            {"coordination.by": "colour"}),
                           ("coordination.by cannot be 3", {"coordination.by": 3}),
+                          ("run.progress cannot be often. Fix: one of automatic, caller, thread",
+                           {"run.progress": "often"}),
                           ("fusion.bytes cannot be many", {"fusion.bytes": "many"}),
                           ("fusion.bytes cannot be -1", {"fusion.bytes": -1}),
                           ("fusion.bytes cannot be True", {"fusion.bytes": True}),

@@ -74,6 +74,7 @@ def a_replan_loses_nothing():
             assert means.count_nonzero() < means.numel() / 2 and residuals(model).abs().max() > 1e-3
     refused("this strategy has no option", lambda: model.replan({"compression.destiny": 0.1}))
     refused("run.deadline is fixed", lambda: model.replan({"run.deadline": 3.0}))
+    refused("run.progress is fixed", lambda: model.replan({"run.progress": "thread"}))
     refused("density must be above 0", lambda: model.replan({"compression.density": 2.0}))
 
 

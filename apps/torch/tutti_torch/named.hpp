@@ -56,6 +56,7 @@ tutti::engine_options<Strategy> options_from(named_options given) {
     tutti::add_to_list(known, name);
   };
   take("run.deadline", set.run.deadline);
+  take("run.progress", set.run.progress);
   tutti::policy_options<tutti::strategy_of<Strategy>>::each(
       set, [&](std::string_view role, auto& own) {
         std::remove_cvref_t<decltype(own)>::describe(

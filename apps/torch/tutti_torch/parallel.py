@@ -109,7 +109,9 @@ class DataParallel(torch.nn.Module):
     `strategy` is a C++ type: one of tutti's, as "strategies::Horovod", a composition, as
     "compose<compression::top_k>", or a type of the C++ file `header`. It is compiled when it is
     first asked for, in about half a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` sets
-    options of its policies: {"fusion.bytes": 32 << 20, "run.deadline": 60.0}.
+    options of its policies and of the engine: {"fusion.bytes": 32 << 20, "run.deadline": 60.0,
+    "run.progress": "caller"}, which says who drives communication ("automatic", "caller" or
+    "thread", as tutti-train's --progress does).
 
     All ranks start with rank 0's parameters and buffers. Rank 0's buffers are sent again before
     each forward pass, unless `broadcast_buffers` is false or they have not changed. A rank that
@@ -351,9 +353,10 @@ class DataParallel(torch.nn.Module):
         the model ends on every rank. Cost: a few messages, and allocating the plan's buffers again.
         """
         options = _in_text(options)
-        if "run.deadline" in options:
-            raise RuntimeError("run.deadline is fixed when the model is wrapped. Fix: leave it "
-                               "out, or wrap the model again")
+        for fixed in ("run.deadline", "run.progress"):
+            if fixed in options:
+                raise RuntimeError(f"{fixed} is fixed when the model is wrapped. Fix: leave it out, "
+                                   "or wrap the model again")
         options = {**self._options, **options}
         self._trainer.replan(options)
         self._options = options

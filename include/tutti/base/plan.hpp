@@ -65,7 +65,12 @@ struct plan {
   std::vector<tutti::chunk> chunks{};
   std::uint64_t hash{};
 
+  class tensors_of_a_chunk;
+
   std::size_t elements() const { return first_element.empty() ? 0 : first_element.back(); }
+  /// Returns the positions of the tensors that arrive with a chunk: those of which it holds an
+  /// element and, of its bucket's first chunk, those without elements.
+  tensors_of_a_chunk tensors_of(const chunk& piece) const;
   /// Calls `visit(position)` for each tensor of which the chunk holds an element.
   template <class Visit>
   void for_each_tensor(const chunk& piece, Visit visit) const {
@@ -95,6 +100,55 @@ struct plan {
   std::size_t position(tensor_id id) const { return position_of[index(id)]; }
   tensor_id at(std::size_t position) const { return backward[position].id; }
 };
+
+class plan::tensors_of_a_chunk {
+ public:
+  class iterator {
+   public:
+    iterator(const tensors_of_a_chunk& of, std::size_t from) : of_(&of), at_(of.next(from)) {}
+    std::size_t operator*() const { return at_; }
+    iterator& operator++() {
+      at_ = of_->next(at_ + 1);
+      return *this;
+    }
+    bool operator==(const iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const tensors_of_a_chunk* of_;
+    std::size_t at_;
+  };
+
+  tensors_of_a_chunk(const plan& made, const chunk& piece)
+      : plan_(&made),
+        chunk_(&piece),
+        begin_(made.buckets[piece.bucket].first_tensor),
+        end_(begin_ + made.buckets[piece.bucket].tensors),
+        is_first_(&piece == &made.chunks[made.buckets[piece.bucket].first_chunk]) {}
+  iterator begin() const { return {*this, begin_}; }
+  iterator end() const { return {*this, end_}; }
+
+ private:
+  /// Returns the first of them from `position` on.
+  std::size_t next(std::size_t position) const {
+    while (position < end_ && !holds(position)) {
+      ++position;
+    }
+    return position;
+  }
+  bool holds(std::size_t position) const {
+    return plan_->backward[position].elements == 0 ? is_first_
+                                                   : plan_->holds_some(*chunk_, position);
+  }
+
+  const plan* plan_;
+  const chunk* chunk_;
+  std::size_t begin_;
+  std::size_t end_;
+  bool is_first_;  ///< of its bucket
+};
+inline plan::tensors_of_a_chunk plan::tensors_of(const chunk& piece) const {
+  return {*this, piece};
+}
 
 /// An FNV-1a hash over all that is fed to it, for plans, agendas and parameters.
 class running_hash {

@@ -20,14 +20,13 @@
 #include "tutti/kernels/norms.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/optimizer.hpp"
-#include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
 
 /// All that an architecture's state may know and do (`World` in role/architecture.hpp): its rank
 /// among the ranks, the plan, the parameters, and the optimizer. A state leaves memory to the
-/// helpers here, which touch none if the model is a phantom.
+/// helpers here, which touch none if the model is a phantom. `Types` are exchange_types.
 template <class Types>
 class architecture_world {
  public:
@@ -42,8 +41,7 @@ class architecture_world {
       decltype(std::declval<transport&>().receive_any(channel::service).await_resume())>;
   template <class T>
   using memory = memory_of<T, queue_type>;
-  /// Whether an exchange waits for the schedule between its halves.
-  static constexpr bool splits_phases = facts::splits_phases<typename Types::schedule>;
+  static constexpr bool splits_phases = Types::splits_phases;
   static constexpr bool overflows = facts::overflows<compression>;
   /// Whether a worker looks for infinities and NaN in its own gradient before encoding it. It must
   /// do so where the optimizer may skip steps, if a compressor remembers something, which a skipped

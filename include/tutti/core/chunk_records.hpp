@@ -104,8 +104,12 @@ class chunk_list {
   std::vector<record> records_;
 };
 
+/// Whose memory holds a chunk while it travels: its own or, under a fusion that gathers at run
+/// time, that of its launch.
+enum class chunk_memory { of_chunks, of_launches };
+
 /// The records of a rank's chunks, together with the memory that their launches work in and that
-/// their compressors remember in.
+/// their compressors remember in. `Types` are exchange_types.
 template <class Types>
 class chunk_records : public chunk_list<typename Types::transport::queue_type,
                                         architecture_world<Types>::splits_phases> {
@@ -127,10 +131,10 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
   using typename list::record;
   using buffers = fusion_buffers<queue_type>;
 
-  /// Allocates no workspace for chunks that travel in a fusion's buffers.
+  /// Allocates no workspace for chunks that travel in the memory of their launches.
   [[gnu::cold]] chunk_records(transport& world, const plan& made,
                               const model_memory<queue_type>& model, const world_type& around,
-                              const state_type& state)
+                              const state_type& state, chunk_memory travels_in)
       : list(made.chunks.size()),
         world_(&world),
         plan_(&made),
@@ -145,7 +149,7 @@ class chunk_records : public chunk_list<typename Types::transport::queue_type,
     std::size_t largest = 0;
     for (std::size_t number = 0; number < records_.size(); ++number) {
       const chunk& piece = made.chunks[number];
-      if (!model.phantom() && (!Types::choice::gathers || is_alone(piece))) {
+      if (!model.phantom() && (travels_in == chunk_memory::of_chunks || is_alone(piece))) {
         largest = std::max(largest, piece.elements);
         records_[number].workspace = allocate<std::byte>(world.queue(), workspace_of(state, piece));
         with_compressor(around.compressor(), piece.chosen,

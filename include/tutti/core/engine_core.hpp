@@ -51,6 +51,14 @@
 
 namespace tutti {
 
+namespace detail {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_role(std::string_view why) {
+  throw usage_error(sentence({why, ". Fix: if (engine.serves()) return engine.serve();"}));
+}
+
+}  // namespace detail
+
 /// An engine without its public interface: owns the parts of core, begins and ends them, and lets
 /// each call the others. Users have it as an `engine`. One file, because beginning, failing and
 /// ending an engine touch all of its parts.
@@ -85,7 +93,7 @@ class engine_core : engine_base<Transport> {
   static constexpr bool delays = facts::delay<architecture> > 0;
   /// What workers average where they only need a barrier.
   static constexpr std::span<double> nothing{};
-  using world_type = architecture_world<types>;
+  using world_type = architecture_world<typename types::exchange>;
   using state_type = typename architecture::template state<world_type>;
   using flow_type = flow<types, engine_core>;
   using gradients = gradient_intake<types, engine_core>;
@@ -205,23 +213,22 @@ class engine_core : engine_base<Transport> {
   /// Throws usage_error on a server.
   void expect_to_train() const {
     if (serves()) [[unlikely]] {
-      refuse_role("this rank is a server and does not train");
+      detail::refuse_role("this rank is a server and does not train");
     }
   }
   void expect_to_serve() const {
     if (!serves()) {
-      refuse_role("this rank trains and is no server");
+      detail::refuse_role("this rank trains and is no server");
     }
   }
   std::uint64_t steps() const { return flow_ ? flow_->steps() : 0; }
   std::uint64_t overflowed() const { return around_.overflowed(); }
-  auto arrival(tensor_id id) { return arrival_operation<engine_core>(*this, id); }
+  auto arrival(tensor_id id) { return arrival_operation<Transport>(failure_, at(id)); }
 
   friend base;
   friend loop_round go_round<>(Transport&, engine_core&);
   friend flow_type;
   friend gradients;
-  friend arrival_operation<engine_core>;
   friend replan_steps<types, engine_core>;
   friend joining<engine_core>;
 
@@ -233,17 +240,10 @@ class engine_core : engine_base<Transport> {
 
   /// The settings that must be equal on all ranks.
   std::string settings(const options& set) const { return settings_of<Strategy>(set, optimizer_); }
-  static std::uint64_t hash_of(const Optimizer& values) {
-    running_hash hash;
-    Optimizer::describe(values, [&hash](std::string_view, const auto& each, std::string_view) {
-      hash.feed(std::as_bytes(std::span(&each, 1)));
-    });
-    return hash.value();
-  }
   /// Takes values for the optimizer that every rank is to be given alike.
   void give(const Optimizer& values) {
     optimizer_ = values;
-    given_ = hash_of(values);
+    given_ = hash_of_values(values);
   }
   static int workers_of(const options& set, int size) {
     return workers_among<architecture>(set.architecture, size);
@@ -324,10 +324,6 @@ class engine_core : engine_base<Transport> {
     }
     is_started_.store(true, std::memory_order_release);
     open_posts();
-  }
-
-  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_role(std::string_view why) {
-    throw usage_error(sentence({why, ". Fix: if (engine.serves()) return engine.serve();"}));
   }
 
   // ---- tensors
@@ -635,8 +631,8 @@ class engine_core : engine_base<Transport> {
   int workers_;
   compression compression_;
   Optimizer optimizer_;
-  std::uint64_t given_ = hash_of(optimizer_);       ///< of the values that were last given
-  double rate_of_residuals_ = rate_of(optimizer_);  ///< the last rate that was not 0
+  std::uint64_t given_ = hash_of_values(optimizer_);  ///< of the values that were last given
+  double rate_of_residuals_ = rate_of(optimizer_);    ///< the last rate that was not 0
   std::size_t room_per_element_;
   observer<Monitor, Transport> observer_;
   world_type around_;

@@ -26,6 +26,9 @@ enum class progress {
   by_caller,
   by_thread,  ///< a progress thread, which the engines of one process share
 };
+constexpr std::array<std::string_view, 3> names(progress) {
+  return {"automatic", "caller", "thread"};
+}
 
 /// Options of how an engine runs, independent of its strategy.
 struct run_options {

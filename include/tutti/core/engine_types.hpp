@@ -13,9 +13,24 @@
 #include "tutti/core/rules.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/compression.hpp"
+#include "tutti/role/schedule.hpp"
 #include "tutti/role/transport.hpp"
 
 namespace tutti {
+
+/// The types on which a chunk's exchange depends. Strategies that differ elsewhere only, as in
+/// fusion or schedule, share the code that is compiled for it.
+template <class Architecture, class Compression, class Transport, class Optimizer,
+          bool SplitsPhases>
+struct exchange_types {
+  using architecture = Architecture;
+  using compression = Compression;
+  using relay = decltype(tutti::relay(std::declval<const Compression&>()));
+  using transport = Transport;
+  using optimizer = Optimizer;
+  /// Whether an exchange waits for the schedule between its halves.
+  static constexpr bool splits_phases = SplitsPhases;
+};
 
 /// The types that follow from a strategy once its transport, optimizer and monitor are known.
 template <class Strategy, class Transport, class Optimizer, class Monitor>
@@ -27,9 +42,11 @@ struct engine_types {
   using monitor = Monitor;
   using schedule = typename strategy::schedule;
   using compression = typename strategy::compression;
-  using relay = decltype(tutti::relay(std::declval<const compression&>()));
   using architecture = typename tutti::architecture::resolved<typename strategy::architecture,
                                                               compression, Transport>::type;
+  using exchange = exchange_types<architecture, compression, Transport, Optimizer,
+                                  facts::splits_phases<schedule>>;
+  using relay = typename exchange::relay;
 
   /// Whether time is virtual on every rank, so that no call may block.
   static constexpr bool virtual_time = !may_be_in_real_time<Transport>;

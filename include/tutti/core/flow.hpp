@@ -39,6 +39,16 @@
 
 namespace tutti {
 
+namespace detail {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_to_start(std::uint32_t number) {
+  throw usage_error(sentence({"a schedule's or coordination's next() returned chunk ", number,
+                              ", which is not ready, or has been started already. Fix: return "
+                              "each chunk of a bucket once, after ready(bucket)"}));
+}
+
+}  // namespace detail
+
 /// The way of gradients through a rank that trains. Tensors fill buckets, chunks start when the
 /// coordination's machine says so, are exchanged by the architecture's state, and make tensors
 /// arrive. It neither blocks nor polls, and reports failures to `Owner`. One file although it is
@@ -49,7 +59,7 @@ class flow {
   using schedule = typename Types::schedule;
   using compression = typename Types::compression;
   using architecture = typename Types::architecture;
-  using world_type = architecture_world<Types>;
+  using world_type = architecture_world<typename Types::exchange>;
   using state_type = typename architecture::template state<world_type>;
   using launch_type = launch<compression>;
   using queue_type = typename transport::queue_type;
@@ -60,7 +70,7 @@ class flow {
   static constexpr bool splits = world_type::splits_phases;
   static constexpr bool delays = facts::delay<architecture> > 0;
   static constexpr bool undoes = world_type::undoes_steps;
-  using records_type = chunk_records<Types>;
+  using records_type = chunk_records<typename Types::exchange>;
   using record_type = typename records_type::record;
   using order_type = order_of_starts<Types, flow>;
   friend order_type;
@@ -86,17 +96,12 @@ class flow {
         state_(&state),
         observer_(&watched),
         owner_(&owner),
-        tensors_(made.backward.size()),
+        tensors_(made),
         filled_(made.buckets.size()),
-        chunks_(world, made, model, around, state),
+        chunks_(world, made, model, around, state,
+                gathers ? chunk_memory::of_launches : chunk_memory::of_chunks),
         second_half_(made, set.schedule),
-        order_(world, made, model, set, around, words_tag, watched, *this) {
-    for (const chunk& piece : made.chunks) {
-      for_each_tensor(piece, [&](std::size_t position) { ++tensors_[position].pieces; });
-    }
-    for (auto& each : tensors_) {
-      each.pieces_left = each.pieces;
-    }
+        order_(world, made, model, set, around.workers(), words_tag, watched, *this) {
     if constexpr (gathers) {
       chunks_.make_buffers(
           buffers_, make_policy<typename Types::strategy::fusion>(set.fusion).most_bytes(made) /
@@ -159,9 +164,7 @@ class flow {
   bool listens() const { return order_.listens(); }
   std::uint64_t agenda() const { return agenda_.value(); }
   /// Steps that have ended for the model's last tensor.
-  std::uint64_t steps() const {
-    return tensors_.empty() ? 0 : tensors_.front().arrived.load(std::memory_order_acquire);
-  }
+  std::uint64_t steps() const { return tensors_.steps(); }
   /// What is remembered from step to step. Where tensors arrive before their launch has ended, this
   /// includes the results of the last launches.
   [[gnu::cold]] std::vector<std::span<float>> memories() {
@@ -181,9 +184,7 @@ class flow {
   }
   /// Launches by an order that an earlier run has learned for this plan.
   void resume_by(std::span<const std::uint32_t> order) requires learns { order_.resume(order); }
-  bool outstanding() const {
-    return !loops::all_of(tensors_, [](const auto& each) { return each.is_current(); });
-  }
+  bool outstanding() const { return !tensors_.all_are_current(); }
   /// Returns whether any launch is in flight. For any thread.
   bool communicates() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   bool at_rest() const { return order_.at_rest() && deciding_.done() && chunks_.at_rest(); }
@@ -193,10 +194,7 @@ class flow {
     for (auto& each : chunks_) {
       each.steps = steps;
     }
-    for (auto& each : tensors_) {
-      each.readied = steps;
-      each.arrived = steps;
-    }
+    tensors_.resume(steps);
   }
 
   /// Says that this rank has no more batches. All that it has handed in must have arrived.
@@ -204,17 +202,12 @@ class flow {
 
   /// Ends when every launch has ended, and other ranks have read and answered everything that was
   /// said to them. No more gradients may follow.
-  [[gnu::cold]] task finish() {
-    if constexpr (delays) {
-      for (auto& each : chunks_) {
-        const task& last = each.running;
-        co_await last;
-      }
+  task finish() {
+    if constexpr (delays || undoes) {
+      return finish_launches();
+    } else {
+      return order_.finish();  // launches have ended, because their tensors have arrived
     }
-    task silence = order_.finish();
-    co_await silence;
-    const task& last = deciding_;
-    co_await last;
   }
   /// Keeps `finish` from announcing that this rank leaves: an exception ends its part, of which the
   /// others hear otherwise.
@@ -229,9 +222,7 @@ class flow {
         each.second_half->open();
       }
     }
-    for (auto& each : tensors_) {
-      wake(each);
-    }
+    tensors_.wake(world_->ready_coroutines());
   }
 
   /// Returns the first chunk that has begun here and not ended, with its step. Nothing if this rank
@@ -266,34 +257,37 @@ class flow {
     }
     if (record.state == chunk_state::finished) {
       answer.state = chunk_state::waits_for_gradient;
-      answer.tensor = lacking(bucket_of(number), step);
+      answer.tensor = tensors_.lacking(bucket_of(number), step);
     } else if (record.state == chunk_state::ready) {  // maybe queued behind one that is not ready
       if (const auto late = order_.stuck()) {
-        answer.tensor = lacking(bucket_of(*late), chunks_[*late].steps);
+        answer.tensor = tensors_.lacking(bucket_of(*late), chunks_[*late].steps);
       } else if constexpr (facts::holds_back<schedule>) {
         // Where the schedule limits credit, only tensors before the chunk's own hold it up for
         // certain.
         answer.tensor =
-            lacking({.tensors = schedule::limits_in_flight ? bucket_of(number).first_tensor
-                                                           : tensors_.size()},
-                    record.steps);
+            tensors_.lacking({.tensors = schedule::limits_in_flight ? bucket_of(number).first_tensor
+                                                                    : tensors_.size()},
+                             record.steps);
       }
     }
   }
 
  private:
-  const bucket& bucket_of(std::uint32_t chunk) const {
-    return plan_->buckets[plan_->chunks[chunk].bucket];
-  }
-  /// Returns the first tensor of `group` whose gradient of step `step` has not been handed in.
-  [[gnu::cold]] std::uint32_t lacking(const bucket& group, std::uint64_t step) const {
-    for (std::size_t i = 0; i < group.tensors; ++i) {
-      const std::size_t position = group.first_tensor + i;
-      if (tensors_[position].readied.load() <= step) {
-        return static_cast<std::uint32_t>(index(plan_->at(position)));
+  [[gnu::cold]] task finish_launches() {
+    if constexpr (delays) {
+      for (auto& each : chunks_) {
+        const task& last = each.running;
+        co_await last;
       }
     }
-    return no_tensor;
+    task silence = order_.finish();
+    co_await silence;
+    const task& last = deciding_;
+    co_await last;
+  }
+
+  const bucket& bucket_of(std::uint32_t chunk) const {
+    return plan_->buckets[plan_->chunks[chunk].bucket];
   }
 
   /// Takes the place of the second half where the schedule leaves exchanges whole.
@@ -308,19 +302,6 @@ class flow {
     }
   }
 
-  /// Visits the tensors that the chunk holds elements of. A tensor without elements belongs to the
-  /// first chunk of its bucket.
-  template <class Visit>
-  void for_each_tensor(const chunk& piece, Visit visit) const {
-    const bucket& group = plan_->buckets[piece.bucket];
-    const bool first_chunk = &piece == &plan_->chunks[group.first_chunk];
-    for (std::size_t i = group.first_tensor; i < group.first_tensor + group.tensors; ++i) {
-      if (plan_->backward[i].elements == 0 ? first_chunk : plan_->holds_some(piece, i)) {
-        visit(i);
-      }
-    }
-  }
-
   // ---- called by the order of starts
 
   bool is_ready(std::uint32_t chunk) const {
@@ -329,7 +310,7 @@ class flow {
   bool has_buffer() const requires gathers { return buffers_->any_free(); }
   void start(std::uint32_t number) {
     if (!is_ready(number)) {
-      refuse_to_start(number);
+      detail::refuse_to_start(number);
     }
     if constexpr (gathers) {
       start_together(number);
@@ -343,18 +324,9 @@ class flow {
     for (auto& each : chunks_) {
       each.state = chunk_state::finished;
     }
-    for (auto& each : tensors_) {
-      each.readied.store(each.arrived.load(std::memory_order_relaxed), std::memory_order_relaxed);
-      wake(each);
-    }
+    tensors_.give_up(world_->ready_coroutines());
   }
   void chunk_failed(std::exception_ptr why) { owner_->broken(std::move(why)); }
-
-  [[noreturn, gnu::cold]] static void refuse_to_start(std::uint32_t number) {
-    throw usage_error(sentence({"a schedule's or coordination's next() returned chunk ", number,
-                                ", which is not ready, or has been started already. Fix: return "
-                                "each chunk of a bucket once, after ready(bucket)"}));
-  }
 
   // ---- a launch
 
@@ -426,8 +398,7 @@ class flow {
   [[gnu::noinline]] launch_type gather(std::uint32_t number, buffer_type& mine) {
     auto& queue = world_->queue();
     for (const std::uint32_t each : mine.chunks) {
-      for_each_tensor(plan_->chunks[each],
-                      [&](std::size_t position) { queue.wait(tensors_[position].written); });
+      wait_for_gradients(plan_->chunks[each]);
     }
     buffers_->lay_out(queue, mine, chunks_[number].steps, written_by);
     if constexpr (!facts::has_outgoing<state_type>) {
@@ -498,7 +469,7 @@ class flow {
         record.released = false;
         record.state = chunk_state::started;
       }
-      for_each_tensor(piece, [&](std::size_t position) { queue.wait(tensors_[position].written); });
+      wait_for_gradients(piece);
       const launch_type what = launch_of(number);
       if constexpr (delays && facts::has_incoming<state_type>) {
         if (what.step > 0) {
@@ -540,6 +511,15 @@ class flow {
   /// them back.
   task exchange(std::uint32_t number, const launch_type& what) {
     return state_->exchange(endpoint<transport>(*world_, tag{channel::data, number, 0}), what);
+  }
+
+  /// Makes the queue wait until the model has written the chunk's gradients.
+  void wait_for_gradients(const chunk& piece) {
+    if constexpr (!std::is_same_v<queue_type, inline_queue>) {
+      for (const std::size_t position : plan_->tensors_of(piece)) {
+        world_->queue().wait(tensors_[position].written);
+      }
+    }
   }
 
   launch_type launch_of(std::uint32_t number) {
@@ -671,13 +651,13 @@ class flow {
   /// first, so that nobody sees a tensor arrive before that.
   void make_tensors_arrive(std::uint32_t number) {
     const std::uint64_t step = chunks_[number].steps++;
-    for_each_tensor(plan_->chunks[number], [&](std::size_t position) {
+    for (const std::size_t position : plan_->tensors_of(plan_->chunks[number])) {
       auto& mine = tensors_[position];
       if (--mine.pieces_left == 0) {
         mine.pieces_left = mine.pieces;
         arrive(position, step);
       }
-    });
+    }
   }
 
   void arrive(std::size_t position, std::uint64_t step) {
@@ -800,13 +780,7 @@ class flow {
     observer_->record(event::arrived, static_cast<std::uint32_t>(index(plan_->at(position))));
     mine.arrived.store(mine.arrived.load(std::memory_order_relaxed) + 1,
                        std::memory_order_release);  // from here on the tensor belongs to the caller
-    wake(mine);
-  }
-
-  void wake(tensor_state<queue_event>& mine) {
-    while (arrival_waiter* waiter = mine.waiting.pop()) {
-      world_->ready_coroutines().push(std::exchange(waiter->coroutine, nullptr));
-    }
+    mine.wake(world_->ready_coroutines());
   }
 
   transport* world_;
@@ -816,7 +790,7 @@ class flow {
   state_type* state_;
   observer_type* observer_;
   Owner* owner_;
-  std::vector<tensor_state<queue_event>> tensors_;
+  tensor_states<queue_event> tensors_;
   std::vector<std::size_t> filled_;
   records_type chunks_;
   [[no_unique_address]] typename decltype(second_half_of())::type second_half_;

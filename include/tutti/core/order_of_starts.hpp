@@ -19,7 +19,6 @@
 #include "tutti/coordination/decided.hpp"
 #include "tutti/coordination/local.hpp"
 #include "tutti/core/announcer.hpp"
-#include "tutti/core/architecture_world.hpp"
 #include "tutti/core/model_memory.hpp"
 #include "tutti/core/observer.hpp"
 #include "tutti/role/coordination.hpp"
@@ -67,21 +66,20 @@ class order_of_starts {
 
   [[gnu::cold]] order_of_starts(transport& world, const plan& made,
                                 const model_memory<queue_type>& model,
-                                const typename Types::options& set,
-                                const architecture_world<Types>& around, tag words_tag,
+                                const typename Types::options& set, int workers, tag words_tag,
                                 observer_type& watched, Owner& owner)
       : world_(&world),
         observer_(&watched),
         owner_(&owner),
-        machine_(made, model.forward(), {world.rank(), around.workers()}, set.coordination,
+        machine_(made, model.forward(), {world.rank(), workers}, set.coordination,
                  typename Types::choice(made, set.schedule, set.fusion)),
         leaving_(leaves_later ? made.chunks.size() + 1 : 1),
         answered_(world.ready_coroutines()) {
     if constexpr (speaks) {
       const auto heard = [](void* self) { static_cast<order_of_starts*>(self)->was_heard(); };
       const std::size_t most_words = tutti::coordination::decided<gathers>::room(made);
-      if (world.rank() == 0 && around.workers() > 1) {
-        announcer_.emplace(world, words_tag, 1, around.workers(), most_words, heard, this);
+      if (world.rank() == 0 && workers > 1) {
+        announcer_.emplace(world, words_tag, 1, workers, most_words, heard, this);
       } else if (world.rank() != 0) {
         announcer_.emplace(world, words_tag, 0, 1, 1, heard, this);
       }

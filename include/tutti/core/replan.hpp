@@ -98,7 +98,8 @@ class replan_steps {
   using options = typename Types::options;
   using architecture = typename Types::architecture;
   using compression = typename Types::compression;
-  using state_type = typename architecture::template state<architecture_world<Types>>;
+  using state_type =
+      typename architecture::template state<architecture_world<typename Types::exchange>>;
   using services_type = services<typename Types::transport>;
   using audience = typename failure<typename Types::transport>::audience;
   using endpoint_type = endpoint<typename Types::transport>;

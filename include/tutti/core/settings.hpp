@@ -5,11 +5,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "tutti/base/plan.hpp"
 #include "tutti/base/type_name.hpp"
 #include "tutti/core/compose.hpp"
 #include "tutti/core/engine_options.hpp"
@@ -70,6 +72,16 @@ class settings {
 
   std::string lines_{};
 };
+
+/// Returns a hash of the values that `described` lists.
+template <class Described>
+std::uint64_t hash_of_values(const Described& described) {
+  running_hash hash;
+  Described::describe(described, [&hash](std::string_view, const auto& each, std::string_view) {
+    hash.feed(std::as_bytes(std::span(&each, 1)));
+  });
+  return hash.value();
+}
 
 /// The settings that all ranks of a strategy must have alike.
 template <class Strategy, class Optimizer>
