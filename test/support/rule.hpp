@@ -58,14 +58,41 @@ struct conditions {
 
 inline constexpr int observed_steps = 3;
 
-template <class Strategy>
-task observed_rank(transport::simulated& world, engine_options<Strategy> options, seconds between,
-                   observation& made) {
+inline std::vector<tensor> phantoms() {
   std::vector<tensor> tensors;
   for (const std::size_t each : large_model()) {
     tensors.push_back(tensor::phantom("tensor" + std::to_string(tensors.size()), each));
   }
-  auto engine = make_engine<Strategy>(world, tensors, optimizer_for<Strategy>(), options,
+  return tensors;
+}
+
+/// Notes what `ranks` ranks planned, and what rank 0 saw of a step that began at `began`.
+inline void note(observation& made, int ranks, int servers, const plan& planned,
+                 const monitor::timeline& seen, seconds began) {
+  made.seen.servers = servers;
+  for (const auto& each : planned.buckets) {
+    made.seen.buckets.push_back(each.tensors);
+  }
+  for (const auto& each : planned.chunks) {
+    made.seen.chunks.push_back(each.elements);
+    if (servers > 0) {
+      made.seen.owners.push_back(each.placed_on - (ranks - servers));
+    }
+  }
+  for (const auto& each : seen.moments()) {
+    if (each.what == event::started) {
+      made.seen.starts.push_back(each.which);
+      made.start_times.push_back(each.when - began);
+    } else if (each.what == event::finished) {
+      made.ended = each.when - began;
+    }
+  }
+}
+
+template <class Strategy>
+task observed_rank(transport::simulated& world, engine_options<Strategy> options, seconds between,
+                   observation& made) {
+  auto engine = make_engine<Strategy>(world, phantoms(), optimizer_for<Strategy>(), options,
                                       monitor::timeline());
   co_await engine.started();
   if (!engine.serves()) {
@@ -75,29 +102,12 @@ task observed_rank(transport::simulated& world, engine_options<Strategy> options
       co_await world.sleep(between);
       engine.ready(tensor_id(id));
     }
-    for (std::size_t id = 0; id < tensors.size(); ++id) {
+    for (std::size_t id = 0; id < engine.tensors().size(); ++id) {
       co_await engine.arrival(tensor_id(id));
     }
     made.seen.bytes[static_cast<std::size_t>(world.rank())] = engine.counted().bytes_sent - before;
     if (world.rank() == 0) {
-      made.seen.servers = engine.servers();
-      for (const auto& each : engine.planned().buckets) {
-        made.seen.buckets.push_back(each.tensors);
-      }
-      for (const auto& each : engine.planned().chunks) {
-        made.seen.chunks.push_back(each.elements);
-        if (engine.servers() > 0) {
-          made.seen.owners.push_back(each.placed_on - (world.size() - engine.servers()));
-        }
-      }
-      for (const auto& each : engine.observed().moments()) {
-        if (each.what == event::started) {
-          made.seen.starts.push_back(each.which);
-          made.start_times.push_back(each.when - began);
-        } else if (each.what == event::finished) {
-          made.ended = each.when - began;
-        }
-      }
+      note(made, world.size(), engine.servers(), engine.planned(), engine.observed(), began);
     }
   }
   co_await engine.close();

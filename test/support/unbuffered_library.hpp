@@ -79,6 +79,9 @@ class unbuffered_job {
     }
     changed_.notify_all();
     changed_.wait(lock, [&] { return ends_[rank].given_up || added_ > number; });
+    if (added_ <= number) {
+      sums_[number][rank] = {};  // the caller may free it now
+    }
   }
 
   void give_up(std::size_t rank) {

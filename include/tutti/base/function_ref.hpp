@@ -14,16 +14,18 @@ template <class Result, class... Arguments>
 class function_ref<Result(Arguments...)> {
  public:
   template <class F>
-  function_ref(const F& of)
-      : of_(std::addressof(of)), call_([](const void* which, Arguments... arguments) -> Result {
-          return (*static_cast<const F*>(which))(std::forward<Arguments>(arguments)...);
-        }) {}
+  function_ref(const F& of) : of_(std::addressof(of)), call_(call<F>) {}
 
   Result operator()(Arguments... arguments) const {
     return call_(of_, std::forward<Arguments>(arguments)...);
   }
 
  private:
+  template <class F>
+  static Result call(const void* which, Arguments... arguments) {
+    return (*static_cast<const F*>(which))(std::forward<Arguments>(arguments)...);
+  }
+
   const void* of_;
   Result (*call_)(const void*, Arguments...);
 };

@@ -33,7 +33,12 @@ class gate {
   }
 
   bool await_ready() noexcept { return std::exchange(opened_, false); }
-  void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    if (await_ready()) {  // where nobody has asked that before
+      open();
+    }
+  }
   void await_resume() const noexcept {}
 
  private:

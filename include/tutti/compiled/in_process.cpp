@@ -3,6 +3,8 @@
 namespace tutti {
 
 template class transport::basic_in_process<inline_queue, transport::by_mailbox>;
+template void transport::detail::run_on_threads<transport::in_process>(
+    transport::in_process::fabric&, int, function_ref<void(transport::in_process&)>);
 template class engine_base<transport::in_process>;
 template class driver<transport::in_process, engine_base<transport::in_process>>;
 template class failure<transport::in_process>;

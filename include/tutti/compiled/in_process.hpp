@@ -16,6 +16,8 @@
 namespace tutti {
 
 extern template class transport::basic_in_process<inline_queue, transport::by_mailbox>;
+extern template void transport::detail::run_on_threads<transport::in_process>(
+    transport::in_process::fabric&, int, function_ref<void(transport::in_process&)>);
 extern template class engine_base<transport::in_process>;
 extern template class driver<transport::in_process, engine_base<transport::in_process>>;
 extern template class failure<transport::in_process>;

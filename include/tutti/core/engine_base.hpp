@@ -252,42 +252,37 @@ class engine_base {
         posts_(plan_.backward.size()),
         verbs_(&all) {}
 
+  /// Calls a verb of the class that derives from this one.
+  template <class Engine, auto Verb, class Result, class... Arguments>
+  static Result call(engine_base& its, Arguments... arguments) {
+    return (static_cast<Engine&>(its).*Verb)(std::forward<Arguments>(arguments)...);
+  }
+  template <class Engine>
+  static loop_round round(engine_base& its, Transport& world) {
+    return tutti::go_round(world, static_cast<Engine&>(its));
+  }
   template <class Engine>
   static const verbs& of() {
     static constexpr verbs all{
-        [](engine_base& its, Transport& world) {
-          return tutti::go_round(world, static_cast<Engine&>(its));
-        },
-        [](engine_base& its) { return static_cast<Engine&>(its).release_waiters(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).stuck(); },
-        [](engine_base& its, const chunk_step& about, control_message& answer) {
-          return static_cast<Engine&>(its).describe(about, answer);
-        },
-        [](engine_base& its, int rank) { return static_cast<Engine&>(its).listens_to_all(rank); },
-        [](engine_base& its, int peer, std::span<const std::byte> words) {
-          return static_cast<Engine&>(its).hear(peer, words);
-        },
-        [](engine_base& its, message_type&& asked) {
-          return static_cast<Engine&>(its).serve_chunk(std::move(asked));
-        },
-        [](engine_base& its, std::span<const std::byte> bytes) {
-          return static_cast<Engine&>(its).take_values(bytes);
-        },
-        [](engine_base& its) { return static_cast<Engine&>(its).undo_step(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).remembered(); },
-        [](engine_base& its, std::uint64_t steps) {
-          return static_cast<Engine&>(its).resume_architecture(steps);
-        },
-        [](engine_base& its, int worker, service what) {
-          return static_cast<Engine&>(its).converse(worker, what);
-        },
-        [](engine_base& its, int worker) { return static_cast<Engine&>(its).worker_left(worker); },
-        [](engine_base& its) { return static_cast<Engine&>(its).counted_pushes(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).begun(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).finish_gradients(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).finish_architecture(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).finish_sums(); },
-        [](engine_base& its) { return static_cast<Engine&>(its).stop_answering(); },
+        round<Engine>,
+        call<Engine, &Engine::release_waiters>,
+        call<Engine, &Engine::stuck>,
+        call<Engine, &Engine::describe>,
+        call<Engine, &Engine::listens_to_all>,
+        call<Engine, &Engine::hear>,
+        call<Engine, &Engine::serve_chunk>,
+        call<Engine, &Engine::take_values>,
+        call<Engine, &Engine::undo_step>,
+        call<Engine, &Engine::remembered>,
+        call<Engine, &Engine::resume_architecture>,
+        call<Engine, &Engine::converse>,
+        call<Engine, &Engine::worker_left>,
+        call<Engine, &Engine::counted_pushes>,
+        call<Engine, &Engine::begun>,
+        call<Engine, &Engine::finish_gradients>,
+        call<Engine, &Engine::finish_architecture>,
+        call<Engine, &Engine::finish_sums>,
+        call<Engine, &Engine::stop_answering>,
     };
     return all;
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -188,6 +189,9 @@ class engine_core : engine_base<Transport> {
         closing_ = close();
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
+        if (!failed()) {
+          say_why_unless_closed();
+        }
       }
     }
     if (services_.closed()) {
@@ -297,13 +301,14 @@ class engine_core : engine_base<Transport> {
   }
 
   task start_up() {
+    std::string mine = settings(set_);  // may throw, and nothing has begun yet
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
         waits_.start_answering();  // a rank must answer while it waits for others here
       }
     }
     return services_.begin(model_.phantom() ? std::span<const tensor>() : model_.forward(),
-                           settings(set_));
+                           std::move(mine));
   }
   [[gnu::cold]] void begin_in_real_time(progress wanted) {
     try {
@@ -604,6 +609,18 @@ class engine_core : engine_base<Transport> {
       }
     }
     world_->ready_coroutines().drain();
+  }
+
+  /// If closing has failed, tells the other ranks why, and prints it, because a destructor cannot
+  /// throw and the others may have ended.
+  [[gnu::cold]] void say_why_unless_closed() {
+    try {
+      closing_.result();
+    } catch (...) {
+      const auto why = std::current_exception();
+      std::fprintf(stderr, "tutti: %s\n", verdict_of(world_->rank(), why).c_str());
+      fail(why, audience::everybody);
+    }
   }
 
   /// Waits for answers that are still on their way. A rank that asked and has gone on takes its

@@ -459,44 +459,22 @@ class flow {
   }
 
   task run(std::uint32_t number) {
-    auto& record = chunks_[number];
-    const chunk& piece = plan_->chunks[number];
-    auto& queue = world_->queue();
     try {
       if constexpr (delays) {
+        auto& record = chunks_[number];
         const task& before = record.before;
         co_await before;  // until it has ended, the chunk's credit and state belong to it
         record.released = false;
         record.state = chunk_state::started;
       }
-      wait_for_gradients(piece);
-      const launch_type what = launch_of(number);
-      if constexpr (delays && facts::has_incoming<state_type>) {
-        if (what.step > 0) {
-          state_->incoming(piece, what.data);
-        }
-      }
-      if constexpr (facts::has_outgoing<state_type>) {
-        state_->outgoing(piece, model_->data(piece));
-      } else if constexpr (delays) {
-        swap_with_gradient(piece);
-      } else {
-        model_->pack(queue, number);
-      }
-      if constexpr (delays) {
-        make_tensors_arrive(number);
-      }
-      if (piece.elements > 0) {
-        send_zeros_unless_finite(what.data);
+      const launch_type what = pack(number);
+      if (plan_->chunks[number].elements > 0) {
         const task moving = exchange(number, what);
         co_await moving;
-        around_->count_overflow(what.data);
       }
-      if constexpr (facts::has_incoming<state_type> && !delays) {
-        state_->incoming(piece, what.data);
-      }
+      unpack(number, what);
       if constexpr (has_virtual_time<transport>) {
-        if (const seconds left = queue.record() - world_->now(); left > 0) {
+        if (const seconds left = world_->queue().record() - world_->now(); left > 0) {
           co_await world_->sleep(left);
         }
       }
@@ -505,6 +483,39 @@ class flow {
       chunk_failed(std::current_exception());
     }
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+
+  [[gnu::noinline]] launch_type pack(std::uint32_t number) {
+    const chunk& piece = plan_->chunks[number];
+    wait_for_gradients(piece);
+    launch_type what = launch_of(number);
+    if constexpr (delays && facts::has_incoming<state_type>) {
+      if (what.step > 0) {
+        state_->incoming(piece, what.data);
+      }
+    }
+    if constexpr (facts::has_outgoing<state_type>) {
+      state_->outgoing(piece, model_->data(piece));
+    } else if constexpr (delays) {
+      swap_with_gradient(piece);
+    } else {
+      model_->pack(world_->queue(), number);
+    }
+    if constexpr (delays) {
+      make_tensors_arrive(number);
+    }
+    if (piece.elements > 0) {
+      send_zeros_unless_finite(what.data);
+    }
+    return what;
+  }
+  [[gnu::noinline]] void unpack([[maybe_unused]] std::uint32_t number, const launch_type& what) {
+    if (!what.data.empty()) {
+      around_->count_overflow(what.data);
+    }
+    if constexpr (facts::has_incoming<state_type> && !delays) {
+      state_->incoming(plan_->chunks[number], what.data);
+    }
   }
 
   /// A function of its own, because a coroutine would write the arguments to its frame and read
@@ -566,8 +577,12 @@ class flow {
 
   void half_done() {
     if constexpr (splits) {
-      second_half_.half_done();
-      begin_second_halves();
+      try {
+        second_half_.half_done();
+        begin_second_halves();
+      } catch (...) {  // must not leave a coroutine that waits, and that the gate will resume
+        chunk_failed(std::current_exception());
+      }
     }
   }
   void begin_second_halves() {

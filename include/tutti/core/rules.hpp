@@ -581,7 +581,7 @@ struct compiles_for_the_queue {
       compression.encode(queue, 0, gradient, wire{}, where);
       compression.between(queue, 0, const_wire{}, where);
       compression.decode(queue, const_wire{}, sum, where, summed{});
-    } else {
+    } else if constexpr (!facts::variable_length<Compression>) {  // else lengths_must_be_known
       tutti::encode(compression, queue, gradient, wire{}, where);
       tutti::accumulate(compression, queue, const_wire{}, sum, where);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/function_ref.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sentence.hpp"
 #include "tutti/base/units.hpp"
@@ -52,17 +53,12 @@ using in_process = basic_in_process<inline_queue, by_mailbox>;
 
 static_assert(transport_policy<in_process> && has_addressable_peers<in_process>);
 
-/// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
-/// returns when all have ended. No body is called before every rank has a thread; if one gets none,
-/// this throws usage_error. If a rank throws, the other ranks fail with its message, and the first
-/// exception is thrown here. Arguments after `body` go to the transport's delivery. The current
-/// device of each thread is the transport's, if it has one.
-template <class Transport = in_process, class Body, class... Arguments>
-void run_ranks(int ranks, Body body, Arguments&&... arguments) {
-  if (ranks < 1) {
-    throw usage_error(sentence({"cannot run ", ranks, " ranks. Fix: use at least 1"}));
-  }
-  typename Transport::fabric shared(ranks, std::forward<Arguments>(arguments)...);
+namespace detail {
+
+/// Does what `run_ranks` does, on the ends of one transport. Compiled once for all bodies.
+template <class Transport>
+void run_on_threads(typename Transport::fabric& shared, int ranks,
+                    function_ref<void(Transport&)> body) {
   std::vector<std::thread> threads;
   std::mutex mutex;
   bool all_there = false;
@@ -100,6 +96,22 @@ void run_ranks(int ranks, Body body, Arguments&&... arguments) {
   if (first) {
     std::rethrow_exception(first);
   }
+}
+
+}  // namespace detail
+
+/// Calls `body(world)` on `ranks` threads, each with its own end of one in-process transport, and
+/// returns when all have ended. No body is called before every rank has a thread; if one gets none,
+/// this throws usage_error. If a rank throws, the other ranks fail with its message, and the first
+/// exception is thrown here. Arguments after `body` go to the transport's delivery. The current
+/// device of each thread is the transport's, if it has one.
+template <class Transport = in_process, class Body, class... Arguments>
+void run_ranks(int ranks, Body body, Arguments&&... arguments) {
+  if (ranks < 1) {
+    throw usage_error(sentence({"cannot run ", ranks, " ranks. Fix: use at least 1"}));
+  }
+  typename Transport::fabric shared(ranks, std::forward<Arguments>(arguments)...);
+  detail::run_on_threads<Transport>(shared, ranks, [&body](Transport& world) { body(world); });
 }
 
 }  // namespace tutti::transport
