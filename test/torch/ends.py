@@ -1,7 +1,8 @@
 """Tests that a rank which waits for the others, when MPI begins and when a model or MPI ends, lets
-Python's other threads run."""
+Python's other threads run, and that the end of a forked process is not the end of its parent."""
 
 import os
+import sys
 import threading
 import time
 
@@ -36,6 +37,22 @@ compiled("strategies::Horovod")
 speak_meanwhile("while MPI begins")
 model = tutti_torch.DataParallel(torch.nn.Linear(3, 2), "strategies::Horovod")
 model(torch.ones(1, 3)).sum().backward()
+for way in ("return", "exit", "raise"):
+    child = os.fork()
+    if child == 0:
+        if way == "return":
+            del model
+            os._exit(0)
+        if way == "exit":
+            sys.exit(0)
+        raise ValueError("only the child fails")
+    until = time.monotonic() + limit
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            print(f"a child that ends by {way} does not end", flush=True)
+            os._exit(1)
+        time.sleep(0.01)
+    model(torch.ones(1, 3)).sum().backward()
 speak_meanwhile("while a model ends")
 model._close()
 speak_meanwhile("while MPI ends")

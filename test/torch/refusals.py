@@ -142,6 +142,30 @@ def models():
     refused("weight is on meta", lambda: ours(torch.nn.Linear(3, 2, device="meta")))
 
 
+def copies_of_a_module():
+    """A copy, or what has been pickled, of a module that is trained across the barrier."""
+    module = linear()
+    model = ours(module, strategy=laws.crossing,
+                 optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
+    model(torch.ones(1, 3)).sum().backward()
+    model.wait()
+    for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(copied(torch.ones(1, 3)), module(torch.ones(1, 3)))
+    model._close()
+
+
+def replaced_parameters():
+    """A parameter that was not wrapped would be trained by each rank alone."""
+    network = torch.nn.Sequential(linear(), torch.nn.Linear(2, 2))
+    model = ours(network)
+    model(torch.ones(1, 3)).sum().backward()
+    network[1] = torch.nn.Linear(2, 4)
+    refused("1.weight has been replaced or added", lambda: model(torch.ones(1, 3)))
+    network[1].requires_grad_(False)
+    model(torch.ones(1, 3)).sum().backward()
+    model._close()
+
+
 def models_that_differ():
     """A frozen parameter or a buffer has another size on each rank, or is missing from one; or a
     switch is on at one rank alone."""
@@ -283,7 +307,8 @@ def a_step_late_cannot_be_skipped():
 
 
 laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_needs, options,
-          models, models_that_differ, a_rank_without_a_pass, a_rank_that_has_left,
-          a_refused_composition, what_is_no_strategy, a_missing_ninja, models_on_servers,
-          a_scaler_that_comes_too_late, a_launcher_that_mpi_does_not_know, a_changed_model,
-          gradients, a_second_gradient, a_step_late_cannot_be_skipped])
+          models, copies_of_a_module, replaced_parameters, models_that_differ,
+          a_rank_without_a_pass, a_rank_that_has_left, a_refused_composition, what_is_no_strategy,
+          a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
+          a_launcher_that_mpi_does_not_know, a_changed_model, gradients, a_second_gradient,
+          a_step_late_cannot_be_skipped])

@@ -8,6 +8,7 @@
 #include <pybind11/stl.h>
 #include <string>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -21,13 +22,20 @@ namespace tutti_torch {
 namespace py = pybind11;
 
 /// Deletes an object that Python held, with the interpreter's lock released: the deletion may wait
-/// for other ranks, and other threads of Python must run meanwhile.
-struct ends_released {
+/// for other ranks, and other threads of Python must run meanwhile. A forked process deletes
+/// nothing, because its parent's ranks are not its own.
+class ends_released {
+ public:
   template <class Held>
   void operator()(Held* held) const {
     const py::gil_scoped_release others_run;
-    delete held;
+    if (getpid() == process_) {
+      delete held;
+    }
   }
+
+ private:
+  pid_t process_ = getpid();
 };
 template <class Held>
 using held_by_python = std::unique_ptr<Held, ends_released>;

@@ -15,6 +15,7 @@ import torch
 from .building import compiled
 from .optimizer import Optimizer, on_its_way
 
+_process = os.getpid()  # a forked one must not end what is its parent's
 _known = {}  # what is compiled, by strategy, header, optimizer and place
 _session = None  # keeps MPI running, from the first model to the process's end
 _models = weakref.WeakSet()
@@ -70,6 +71,8 @@ def _end() -> None:
     """Ends every model, then MPI. A rank whose script has failed tells the others why, and exits
     without ending MPI, which would wait for ranks that are gone."""
     global _session
+    if os.getpid() != _process:
+        return
     failure = getattr(sys, "last_value", None)
     for model in list(_models):
         if failure is not None and model._trainer is not None:
@@ -86,6 +89,24 @@ def _untraced(function):
     """Keeps torch.compile from tracing functions that change this object's state between passes."""
     compiler = getattr(torch, "compiler", None)  # since torch 2.1
     return compiler.disable(function) if hasattr(compiler, "disable") else function
+
+
+class _Waiting:
+    """A module's hook by which it waits for the last update of its own parameters. Those of a copy,
+    or of a pickled module, are updated by nobody."""
+
+    def __init__(self, model=lambda: None, own=()):
+        self._model = model
+        self._own = own
+
+    @_untraced
+    def __call__(self, *_):
+        model = self._model()
+        if model is not None and model._trainer is not None:
+            model._trainer.wait(self._own)
+
+    def __reduce__(self):
+        return _Waiting, ()
 
 
 def _tensors_in(value):
@@ -184,6 +205,7 @@ class DataParallel(torch.nn.Module):
         self._joins = False  # true inside join
         self._root = 0  # the rank whose buffers and values all take
         self._hooks = []
+        self._wrapped = {id(each) for _, each in parameters}
         self._of_leaves = []  # hooks of the last forward pass, on outputs that are leaves
         if not self.serves:
             trained = [each for _, each in parameters if each.requires_grad]
@@ -225,11 +247,23 @@ class DataParallel(torch.nn.Module):
         self._averaged = averages
         if torch.is_grad_enabled():
             self._values = values
+            if averages:
+                self._expect_wrapped()
             if self.module.training:
                 self._share_values()
             self._trainer.forward(averages)
         if self._optimizer and not (torch.is_grad_enabled() and self.module.training):
             self.wait()
+
+    def _expect_wrapped(self) -> None:
+        """Raises RuntimeError if the module trains a parameter that it has been given since it was
+        wrapped, which each rank would train alone."""
+        if any(id(each) not in self._wrapped and each.requires_grad
+               for each in self.module.parameters()):
+            name = next(name for name, each in self.module.named_parameters()
+                        if id(each) not in self._wrapped and each.requires_grad)
+            raise RuntimeError(f"{name} has been replaced or added since the model was wrapped. "
+                               "Fix: wrap the model again")
 
     @_untraced
     def _await_backward(self, outputs) -> None:
@@ -303,23 +337,13 @@ class DataParallel(torch.nn.Module):
     def _await_updates(self, parameters) -> None:
         """Registers hooks by which each module waits for its parameters before it reads, saves or
         loads them."""
-        myself = weakref.ref(self)
-
-        def awaiting(own):
-            @_untraced
-            def wait(*_):
-                model = myself()
-                if model is not None and model._trainer is not None:
-                    model._trainer.wait(own)
-            return wait
-
         places = {each: which for which, each in enumerate(parameters)}
         for each, which in places.items():
             self._trainer.show_on_its_way(which, on_its_way(each))
         for module in self.module.modules():
             own = [places[each] for each in module.parameters(recurse=False) if each in places]
             if own:
-                wait = awaiting(own)
+                wait = _Waiting(weakref.ref(self), own)
                 before = module.register_forward_pre_hook(wait)  # first: others may read
                 module._forward_pre_hooks.move_to_end(before.id, last=False)
                 self._hooks += [(before, None), (module._register_state_dict_hook(wait), None),

@@ -294,15 +294,17 @@ class mpi_transfers {
 
   void abort(const std::string& reason) { notice_.tell_all(reason); }
 
-  /// Whether all ranks have come to their end within `limit` after a failure and nothing that they
-  /// sent is on its way here. A rank that has died must not keep the others waiting.
+  /// Whether all ranks have come to their end, at most `limit` after the failure, and nothing that
+  /// they sent is on its way here. A rank that has died must not keep the others waiting. Several
+  /// transports that have failed together wait together, not one after the other; but each waits
+  /// for at least a second, because ranks may end one long after they have all seen it fail.
   template <class Idle>
   bool all_departed(seconds limit, Idle idle) {
     MPI_Request departed = MPI_REQUEST_NULL;
     if (gave_up_ || MPI_Ibarrier(world_->failures(), &departed) != MPI_SUCCESS) {
       return false;
     }
-    const seconds deadline = now() + limit;
+    const seconds deadline = std::max(failed_at_ + limit, now() + 1);
     int done = 0;
     for (std::size_t polls = 0; done == 0 && !gave_up_ && now() < deadline; ++polls) {
       test_requests();
