@@ -298,9 +298,10 @@ void check(const job& read, app reader) {
   if (!(read.rate_every > 0)) {
     refuse("rate-every", read.rate_every, "more than 0 epochs");
   }
-  if (read.memory_bandwidth && !(*read.memory_bandwidth > 0)) {
+  constexpr double least_bandwidth = 1e-3;  // with which a kernel's time still fits a table
+  if (read.memory_bandwidth && !(*read.memory_bandwidth >= least_bandwidth)) {
     refuse("memory-bandwidth", *read.memory_bandwidth,
-           "more than 0 GB/s, or leave it out for the profile's device");
+           "0.001 GB/s or more, or leave it out for the profile's device");
   }
   for (const auto& [flag, value] : read.optimizer_flags) {
     if (value.starts_with('-')) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <numeric>
 #include <string>
@@ -11,16 +12,20 @@
 
 namespace common {
 
-/// Returns the edit distance: how many characters must be inserted, removed or changed to turn one
-/// string into the other. After: Wagner and Fischer, "The string-to-string correction problem",
-/// 1974.
+/// Returns the edit distance: how many letters must be inserted, removed or changed, in upper or
+/// lower case, to turn one string into the other. After: Wagner and Fischer, "The string-to-string
+/// correction problem", 1974.
 inline std::size_t edits(const std::string& from, const std::string& to) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
+  };
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < from.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);
     for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t kept = diagonal + (from[i] == to[j] ? 0 : 1);
+      const std::size_t kept = diagonal + (same(from[i], to[j]) ? 0 : 1);
       diagonal = std::exchange(row[j + 1], std::min({kept, row[j] + 1, row[j + 1] + 1}));
     }
   }

@@ -1,6 +1,7 @@
 // Trains a network on real images with any named strategy, on threads or MPI processes.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "common/input.hpp"
@@ -30,6 +31,13 @@ const train::device& find(const train::trainable& strategy, const common::job& a
   return *found;
 }
 
+/// Throws common::flag_error if a file could not replace what is there.
+void expect_no_folder(const std::string& file) {
+  if (std::filesystem::is_directory(file)) {
+    throw common::flag_error(file + " is a folder. Fix: name another file, or remove it");
+  }
+}
+
 /// Throws common::flag_error if an output file cannot be written, before a long run whose results
 /// would otherwise be lost.
 void check_outputs(const common::job& asked) {
@@ -42,6 +50,8 @@ void check_outputs(const common::job& asked) {
   for (const auto& prefix : {asked.checkpoint, timeline_a_rank ? asked.timeline : std::string()}) {
     if (!prefix.empty()) {
       common::check_writable(prefix + ".0.partial", prefix);
+      expect_no_folder(prefix + ".0");
+      expect_no_folder(prefix + ".0.previous");
     }
   }
 }

@@ -992,6 +992,8 @@ TEST_F(Compare, RefusesInOneLine) {
     compare_refuses(std::string(flag) + " 1e308",
                     std::string(flag) + " 1e+308 is out of range. Fix: a number from 0 to 1e15");
   }
+  compare_refuses("--memory-bandwidth 1e-300",
+                  "--memory-bandwidth 1e-300 is out of range. Fix: 0.001 GB/s or more");
   compare_refuses("--slow-rank 1:1e308", "--slow-rank '1:1e308' is not RANK:FACTOR. Fix: 2:10");
   compare_refuses(
       "--slow-rank 1:0.5",

@@ -62,6 +62,7 @@ TEST_F(Apps, HelpNamesTheFlagsOfTheStrategysPolicies) {
 
 TEST_F(Apps, UnknownNamesSuggestTheNearest) {
   train_refuses("--strategy Horovot", "no strategy is named 'Horovot'. Did you mean Horovod?");
+  train_refuses("--strategy ddp", "no strategy is named 'ddp'. Did you mean DDP?");
   train_refuses("--model cnm", "no model is named 'cnm'. Did you mean cnn?");
   train_refuses("--data fashon-mnist",
                 "no data set is named 'fashon-mnist'. Did you mean "
@@ -170,6 +171,8 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
   train_refuses("--json ./ck.1.previous --checkpoint ck",
                 "--json ./ck.1.previous would write into");
   train_refuses("--json ck.0 --resume ck", "--json ck.0 would write into the file of --resume ck.");
+  std::filesystem::create_directory(here_ / "folder.0.previous");
+  train_refuses("--checkpoint folder", "folder.0.previous is a folder. Fix: ");
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {
