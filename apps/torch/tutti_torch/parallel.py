@@ -15,7 +15,6 @@ import torch
 from .building import compiled
 from .optimizer import Optimizer, on_its_way
 
-_process = os.getpid()  # a forked one must not end what is its parent's
 _known = {}  # what is compiled, by strategy, header, optimizer and place
 _session = None  # keeps MPI running, from the first model to the process's end
 _models = weakref.WeakSet()
@@ -28,7 +27,7 @@ def _compiled(*build):
     binding, strategy = _known[build]
     if _session is None:
         _session = binding.Session()
-        atexit.register(_end)
+        atexit.register(_end, os.getpid())
     _expect_company(_session.processes)
     return binding, strategy
 
@@ -67,11 +66,12 @@ def _printed(value) -> str:
     return str(value)
 
 
-def _end() -> None:
-    """Ends every model, then MPI. A rank whose script has failed tells the others why, and exits
-    without ending MPI, which would wait for ranks that are gone."""
+def _end(process) -> None:
+    """Ends every model, then MPI, in the process that has begun it, and not in those that it has
+    forked. A rank whose script has failed tells the others why, and exits without ending MPI, which
+    would wait for ranks that are gone."""
     global _session
-    if os.getpid() != _process:
+    if os.getpid() != process:
         return
     failure = getattr(sys, "last_value", None)
     for model in list(_models):
@@ -205,7 +205,7 @@ class DataParallel(torch.nn.Module):
         self._joins = False  # true inside join
         self._root = 0  # the rank whose buffers and values all take
         self._hooks = []
-        self._wrapped = {id(each) for _, each in parameters}
+        self._wrapped = {id(each): each for _, each in parameters}  # kept, so that no id is reused
         self._of_leaves = []  # hooks of the last forward pass, on outputs that are leaves
         if not self.serves:
             trained = [each for _, each in parameters if each.requires_grad]

@@ -22,7 +22,8 @@ enum class progress {
   /// others ask the rank while it trains; else by_caller.
   automatic,
   /// The threads that call `ready` and `wait`. While none of them does, as in a program's own wait
-  /// for a CUDA stream, nobody notices that another rank is lost.
+  /// for a CUDA stream, nobody notices that another rank is lost. Nor does any other engine of the
+  /// process go on: ranks that wait for two engines in different orders wait for ever.
   by_caller,
   by_thread,  ///< a progress thread, which the engines of one process share
 };
