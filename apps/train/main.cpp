@@ -50,9 +50,12 @@ void check_outputs(const common::job& asked) {
   for (const auto& prefix : {asked.checkpoint, timeline_a_rank ? asked.timeline : std::string()}) {
     if (!prefix.empty()) {
       common::check_writable(prefix + ".0.partial", prefix);
-      expect_no_folder(prefix + ".0");
-      expect_no_folder(prefix + ".0.previous");
     }
+  }
+  for (int rank = 0; !asked.checkpoint.empty() && rank < asked.workers(); ++rank) {
+    const std::string file = asked.checkpoint + "." + std::to_string(rank);
+    expect_no_folder(file);
+    expect_no_folder(train::previous(file));
   }
 }
 

@@ -1021,7 +1021,7 @@ TEST_F(Compare, RefusesInOneLine) {
   compare_refuses("--ranks 0", "--ranks 0 is not a number of workers");
   compare_refuses("--link ,", "--link , names no link. Fix: one as 10Gbit/50us");
   compare_refuses("--memory-bandwidth 0",
-                  "--memory-bandwidth 0 is out of range. Fix: more than 0 GB/s");
+                  "--memory-bandwidth 0 is out of range. Fix: 0.001 GB/s or more");
   compare_refuses("--ranks 4,x", "--ranks x is not a number of workers");
   compare_refuses("--fusion.byte 1", "none of these strategies has --fusion.byte. Did you mean ");
   // The baseline has this flag.

@@ -171,8 +171,11 @@ TEST_F(Apps, WhatCannotBeWrittenIsSaidBeforeTraining) {
   train_refuses("--json ./ck.1.previous --checkpoint ck",
                 "--json ./ck.1.previous would write into");
   train_refuses("--json ck.0 --resume ck", "--json ck.0 would write into the file of --resume ck.");
-  std::filesystem::create_directory(here_ / "folder.0.previous");
-  train_refuses("--checkpoint folder", "folder.0.previous is a folder. Fix: ");
+  for (const std::string folder : {"first.0.previous", "second.1"}) {
+    std::filesystem::create_directory(here_ / folder);
+    train_refuses("--ranks 2 --checkpoint " + folder.substr(0, folder.find('.')),
+                  folder + " is a folder. Fix: ");
+  }
 }
 
 TEST_F(Apps, MissingAndTruncatedDataAreNamed) {

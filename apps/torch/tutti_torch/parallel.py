@@ -237,6 +237,8 @@ class DataParallel(torch.nn.Module):
     @_untraced
     def _before(self) -> None:
         averages = torch.is_grad_enabled() and self._averages
+        if averages:
+            self._expect_wrapped()
         alone = self._joins and not torch.is_grad_enabled()
         if self._joins and not alone:
             self._meet(2 if averages else 1)
@@ -247,8 +249,6 @@ class DataParallel(torch.nn.Module):
         self._averaged = averages
         if torch.is_grad_enabled():
             self._values = values
-            if averages:
-                self._expect_wrapped()
             if self.module.training:
                 self._share_values()
             self._trainer.forward(averages)
@@ -257,13 +257,11 @@ class DataParallel(torch.nn.Module):
 
     def _expect_wrapped(self) -> None:
         """Raises RuntimeError if the module trains a parameter that it has been given since it was
-        wrapped, which each rank would train alone."""
-        if any(id(each) not in self._wrapped and each.requires_grad
-               for each in self.module.parameters()):
-            name = next(name for name, each in self.module.named_parameters()
-                        if id(each) not in self._wrapped and each.requires_grad)
-            raise RuntimeError(f"{name} has been replaced or added since the model was wrapped. "
-                               "Fix: wrap the model again")
+        wrapped, which each rank would train alone. Cost: a walk through the modules."""
+        for name, each in self.module.named_parameters():
+            if id(each) not in self._wrapped and each.requires_grad and each.is_leaf:
+                raise RuntimeError(f"{name} has been replaced or added since the model was "
+                                   "wrapped. Fix: wrap the model again")
 
     @_untraced
     def _await_backward(self, outputs) -> None:

@@ -69,7 +69,8 @@ struct plan {
 
   std::size_t elements() const { return first_element.empty() ? 0 : first_element.back(); }
   /// Returns the positions of the tensors that arrive with a chunk: those of which it holds an
-  /// element and, of its bucket's first chunk, those without elements.
+  /// element and, of its bucket's first chunk, those without elements. `piece` must be the plan's
+  /// own chunk and not a copy of it.
   tensors_of_a_chunk tensors_of(const chunk& piece) const;
   /// Calls `visit(position)` for each tensor of which the chunk holds an element.
   template <class Visit>

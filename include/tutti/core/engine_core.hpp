@@ -189,7 +189,7 @@ class engine_core : engine_base<Transport> {
         closing_ = close();
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
-        if (!failed()) {
+        if (!failed() && !failure_.unwinds()) {
           say_why_unless_closed();
         }
       }
@@ -612,7 +612,7 @@ class engine_core : engine_base<Transport> {
   }
 
   /// If closing has failed, tells the other ranks why, and prints it, because a destructor cannot
-  /// throw and the others may have ended.
+  /// throw and the others may have ended. An exception that unwinds the stack says more.
   [[gnu::cold]] void say_why_unless_closed() {
     try {
       closing_.result();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -294,19 +295,24 @@ class mpi_transfers {
 
   void abort(const std::string& reason) { notice_.tell_all(reason); }
 
-  /// Whether all ranks have come to their end, at most `limit` after the failure, and nothing that
-  /// they sent is on its way here. A rank that has died must not keep the others waiting. Several
-  /// transports that have failed together wait together, not one after the other; but each waits
-  /// for at least a second, because ranks may end one long after they have all seen it fail.
+  /// Whether all ranks have come to their end within `limit` after a failure and nothing that they
+  /// sent is on its way here. A rank that has died must not keep the others waiting, and not once
+  /// for each transport: if this process's last wait has ended, or will, less than `limit` ago,
+  /// this one ends with it, but lasts a second.
   template <class Idle>
   bool all_departed(seconds limit, Idle idle) {
     MPI_Request departed = MPI_REQUEST_NULL;
     if (gave_up_ || MPI_Ibarrier(world_->failures(), &departed) != MPI_SUCCESS) {
       return false;
     }
-    const seconds deadline = std::max(failed_at_ + limit, now() + 1);
+    static std::atomic<seconds> last_ends{std::numeric_limits<seconds>::lowest()};
+    const seconds begins = MPI_Wtime();  // one clock for all transports
+    if (last_ends + limit < begins) {
+      last_ends = begins + limit;
+    }
+    const seconds deadline = std::max(last_ends.load(), begins + 1);
     int done = 0;
-    for (std::size_t polls = 0; done == 0 && !gave_up_ && now() < deadline; ++polls) {
+    for (std::size_t polls = 0; done == 0 && !gave_up_ && MPI_Wtime() < deadline; ++polls) {
       test_requests();
       drain();
       MPI_Test(&departed, &done, MPI_STATUS_IGNORE);
