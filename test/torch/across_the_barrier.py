@@ -84,8 +84,8 @@ def made(kind=Network, **named):
 
 
 def wrapped(module, optimizer, **named):
-    options = {"partition.bytes": 512, "run.progress": ("caller", "thread")[rank % 2]}
-    return laws.ours(module, strategy=laws.crossing, optimizer=optimizer, options=options, **named)
+    return laws.ours(module, strategy=laws.crossing, optimizer=optimizer,
+                     options={"partition.bytes": 512}, **named)
 
 
 def batch(step, of=rank):

@@ -69,9 +69,11 @@ def state(model):
 
 
 def a_hundred_steps():
-    """One pass in three is only added to the next. Resets to zeros and to None take turns."""
+    """One pass in three is only added to the next. Resets to zeros and to None take turns. Ranks
+    differ in who drives communication."""
     def train(wrap):
-        model, optimizer = made(Everything, wrap, find_unused_parameters=True)
+        of_tutti = {"options": {"run.progress": ("caller", "thread")[rank % 2]}} if wrap is ours else {}
+        model, optimizer = made(Everything, wrap, find_unused_parameters=True, **of_tutti)
         losses, means = [], []
         for step, batch in enumerate(batches(100)):
             with model.no_sync() if step % 3 == 1 else contextlib.nullcontext():

@@ -147,6 +147,9 @@ def copies_of_a_module():
     module = linear()
     model = ours(module, strategy=laws.crossing,
                  optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
+    refused("a thread has to drive communication", lambda: ours(
+        module, strategy=laws.crossing, options={"run.progress": "caller"},
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1)))
     model(torch.ones(1, 3)).sum().backward()
     model.wait()
     for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):

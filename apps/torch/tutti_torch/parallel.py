@@ -131,8 +131,8 @@ class DataParallel(torch.nn.Module):
     "compose<compression::top_k>", or a type of the C++ file `header`. It is compiled when it is
     first asked for, in about half a minute, and kept in $TUTTI_CACHE (~/.cache/tutti). `options` sets
     options of its policies and of the engine: {"fusion.bytes": 32 << 20, "run.deadline": 60.0,
-    "run.progress": "caller"}, which says who drives communication ("automatic", "caller" or
-    "thread", as tutti-train's --progress does).
+    "run.progress": "thread"}. The last says who drives communication ("automatic", "caller" or
+    "thread", as tutti-train's --progress does); with `optimizer` or on a GPU it is a thread.
 
     All ranks start with rank 0's parameters and buffers. Rank 0's buffers are sent again before
     each forward pass, unless `broadcast_buffers` is false or they have not changed. A rank that

@@ -121,8 +121,14 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
 
   trainer_of(Transport& world, Beside& beside, options set, Optimizer values)
       : world_(&world), beside_(&beside), set_(std::move(set)), values_(std::move(values)) {
-    if ((updates || on_device) && set_.run.progress == progress::automatic) {
-      // Between two layers, or while the host waits for a device, nobody calls the engine.
+    if constexpr (updates || on_device) {
+      // Between two layers, while the host waits for a device, or while this rank waits for a
+      // message beside the gradients, nobody calls the engine.
+      if (set_.run.progress == progress::by_caller) {
+        throw usage_error(
+            "a thread has to drive communication if tutti updates parameters, or if they are on a "
+            "device. Fix: leave run.progress out");
+      }
       set_.run.progress = progress::by_thread;
     }
   }
