@@ -184,9 +184,7 @@ template <class Strategy>
 [[gnu::cold]] tutti::engine_options<Strategy> options(const job& asked) {
   tutti::engine_options<Strategy> set;
   set.run.deadline = asked.deadline;
-  set.run.progress = asked.progress == "thread"   ? tutti::progress::by_thread
-                     : asked.progress == "caller" ? tutti::progress::by_caller
-                                                  : tutti::progress::automatic;
+  parse_value("progress", asked.progress, set.run.progress);
   if constexpr (requires { set.architecture.servers; }) {
     set.architecture.servers = asked.servers;
   }

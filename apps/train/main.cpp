@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "common/input.hpp"
 #include "common/names.hpp"
@@ -33,7 +34,8 @@ const train::device& find(const train::trainable& strategy, const common::job& a
 
 /// Throws common::flag_error if a file could not replace what is there.
 void expect_no_folder(const std::string& file) {
-  if (std::filesystem::is_directory(file)) {
+  std::error_code none;
+  if (std::filesystem::is_directory(file, none)) {
     throw common::flag_error(file + " is a folder. Fix: name another file, or remove it");
   }
 }

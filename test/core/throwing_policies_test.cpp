@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "support/errors.hpp"
 #include "support/training.hpp"
@@ -27,12 +28,12 @@ void throw_if(bool throws) {
 }
 
 /// Returns each rank's error where rank 1's policy throws.
-template <class Strategy, class Optimizer = optimizer::sgd>
+template <class Strategy>
 std::vector<std::string> errors_of(engine_options<Strategy> set = {}) {
   return errors(3, [&](transport::in_process& world) {
     is_rank_1 = world.rank() == 1;
     arena memory = model_of(world.rank());
-    auto engine = make_engine<Strategy>(world, memory.tensors(), Optimizer(), set);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::sgd(), set);
     for (std::size_t i = memory.tensors().size(); i-- > 0;) {
       engine.ready(tensor_id(i));
     }

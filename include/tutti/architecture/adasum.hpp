@@ -249,13 +249,13 @@ requires(Carried != tutti::carries::parameters) struct adasum {
       std::size_t place = 0;
       const auto tensors_of = [&](std::uint32_t number) {
         const chunk& piece = made.chunks[number];
-        made.for_each_tensor(piece, [&](std::size_t position) {
+        for (const std::size_t position : made.tensors_of(piece)) {
           const std::size_t begin = made.first_element[position] - piece.first_element;
           const std::size_t elements = made.backward[position].elements;
           if (elements != 0) {
             visit(run{place + begin, place + begin + elements});
           }
-        });
+        }
         place += piece.elements;
       };
       if (what.chunks.empty()) {

@@ -69,8 +69,10 @@ struct pair_averaging {
         for (copy& each : mine.copies) {
           each.parameters = world.template allocate<float>(world.planned().chunks[number].elements);
         }
-        world.planned().for_each_tensor(world.planned().chunks[number],
-                                        [&mine](std::size_t) { ++mine.tensors; });
+        for (const std::size_t position :
+             world.planned().tensors_of(world.planned().chunks[number])) {
+          mine.tensors += world.planned().backward[position].elements == 0 ? 0 : 1;
+        }
         mine.tensors_left = mine.tensors;
       }
     }

@@ -176,8 +176,9 @@ struct streaming_diloco : Mean {
     /// Returns the step in which a chunk is launched, in which all its tensors have departed.
     std::uint64_t step_of(const chunk& piece) const {
       std::uint64_t step = 0;
-      world_->planned().for_each_tensor(piece,
-                                        [&](std::size_t position) { step = departed_[position]; });
+      for (const std::size_t position : world_->planned().tensors_of(piece)) {
+        step = departed_[position];
+      }
       return step;
     }
 

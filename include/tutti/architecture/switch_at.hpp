@@ -355,8 +355,9 @@ struct switch_at {
     /// for none departs again while the chunk is on its way.
     std::uint64_t step_of(const chunk& piece) const {
       std::uint64_t step = 0;
-      world_->planned().for_each_tensor(piece,
-                                        [&](std::size_t position) { step = departed_[position]; });
+      for (const std::size_t position : world_->planned().tensors_of(piece)) {
+        step = departed_[position];
+      }
       return step;
     }
 

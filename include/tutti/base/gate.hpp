@@ -35,7 +35,7 @@ class gate {
   bool await_ready() noexcept { return std::exchange(opened_, false); }
   void await_suspend(std::coroutine_handle<> waiter) {
     waiter_ = waiter;
-    if (await_ready()) {  // where nobody has asked that before
+    if (await_ready()) {  // launch::hand_back suspends without asking that first
       open();
     }
   }

@@ -72,16 +72,6 @@ struct plan {
   /// element and, of its bucket's first chunk, those without elements. `piece` must be the plan's
   /// own chunk and not a copy of it.
   tensors_of_a_chunk tensors_of(const chunk& piece) const;
-  /// Calls `visit(position)` for each tensor of which the chunk holds an element.
-  template <class Visit>
-  void for_each_tensor(const chunk& piece, Visit visit) const {
-    const tutti::bucket& group = buckets[piece.bucket];
-    for (std::size_t i = group.first_tensor; i < group.first_tensor + group.tensors; ++i) {
-      if (holds_some(piece, i)) {
-        visit(i);
-      }
-    }
-  }
   /// Returns whether the chunk holds an element of the tensor at `position`.
   bool holds_some(const chunk& piece, std::size_t position) const {
     return first_element[position] < piece.first_element + piece.elements &&
@@ -102,6 +92,7 @@ struct plan {
   tensor_id at(std::size_t position) const { return backward[position].id; }
 };
 
+/// What `plan::tensors_of` returns: positions in ascending order.
 class plan::tensors_of_a_chunk {
  public:
   class iterator {

@@ -65,7 +65,7 @@ struct launch {
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiter) const {
       of_->second_half->await_suspend(waiter);
-      of_->when_half_done(of_->context);  // throws nothing
+      of_->when_half_done(of_->context);  // must not throw: the gate may resume the coroutine
     }
     void await_resume() const noexcept {}
 

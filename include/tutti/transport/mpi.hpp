@@ -346,7 +346,7 @@ class mpi_on {
   void abort(const std::string& reason) { transfers_.abort(reason); }
 
  private:
-  /// How long ranks that are alive wait for dead ones at the end.
+  /// How long ranks that are alive wait for dead ones at the end, in all transports together.
   static constexpr seconds departure_time = 5;
 
   mpi_on(device_path path, MPI_Comm users, std::vector<int> hosts = {})

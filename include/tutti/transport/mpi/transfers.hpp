@@ -296,9 +296,9 @@ class mpi_transfers {
   void abort(const std::string& reason) { notice_.tell_all(reason); }
 
   /// Whether all ranks have come to their end within `limit` after a failure and nothing that they
-  /// sent is on its way here. A rank that has died must not keep the others waiting, and not once
-  /// for each transport: if this process's last wait has ended, or will, less than `limit` ago,
-  /// this one ends with it, but lasts a second.
+  /// sent is on its way here. A rank that has died must not keep the others waiting, nor keep them
+  /// for `limit` in each of a process's transports, which mostly fail together. The first one's
+  /// wait is therefore the others' too, of whom each waits for a second at least.
   template <class Idle>
   bool all_departed(seconds limit, Idle idle) {
     MPI_Request departed = MPI_REQUEST_NULL;
