@@ -64,14 +64,14 @@ struct pair_averaging {
    public:
     state(World& world, const options& set)
         : world_(&world), seed_(set.seed), chunks_(world.planned().chunks.size()) {
+      const plan& made = world.planned();
       for (std::uint32_t number = 0; number < chunks_.size(); ++number) {
         kept_chunk& mine = chunks_[number];
         for (copy& each : mine.copies) {
-          each.parameters = world.template allocate<float>(world.planned().chunks[number].elements);
+          each.parameters = world.template allocate<float>(made.chunks[number].elements);
         }
-        for (const std::size_t position :
-             world.planned().tensors_of(world.planned().chunks[number])) {
-          mine.tensors += world.planned().backward[position].elements == 0 ? 0 : 1;
+        for (const std::size_t position : made.tensors_of(made.chunks[number])) {
+          mine.tensors += made.holds_some(made.chunks[number], position);
         }
         mine.tensors_left = mine.tensors;
       }

@@ -74,7 +74,8 @@ struct plan {
   tensors_of_a_chunk tensors_of(const chunk& piece) const;
   /// Returns whether the chunk holds an element of the tensor at `position`.
   bool holds_some(const chunk& piece, std::size_t position) const {
-    return first_element[position] < piece.first_element + piece.elements &&
+    return backward[position].elements != 0 &&
+           first_element[position] < piece.first_element + piece.elements &&
            piece.first_element < first_element[position + 1];
   }
   /// Returns the numbers of all chunks in the order of their places. In that order the elements of
