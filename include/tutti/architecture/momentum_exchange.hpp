@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "tutti/architecture/dense.hpp"
+#include "tutti/architecture/departures.hpp"
 #include "tutti/architecture/reduce_scatter_all_gather.hpp"
 #include "tutti/base/plan.hpp"
 #include "tutti/base/task.hpp"
@@ -35,7 +35,7 @@ struct momentum_exchange : reduce_scatter_all_gather {
 
    public:
     state(World& world, const no_options& none)
-        : base(world, none), world_(&world), departed_(world.planned().backward.size()) {}
+        : base(world, none), world_(&world), departed_(world.planned()) {}
 
     std::size_t workspace_bytes(std::size_t elements) const {
       return std::max(base::workspace_bytes(elements),
@@ -45,14 +45,14 @@ struct momentum_exchange : reduce_scatter_all_gather {
     /// Returns 1 / workers. Gradients have been divided by the number of passes before, when they
     /// were read and before a momentum took them in.
     float average() const { return 1.0f / static_cast<float>(world_->workers()); }
-    void depart(std::size_t position, std::uint64_t step) { departed_[position] = step; }
+    void depart(std::size_t position, std::uint64_t step) { departed_.note(position, step); }
 
     void outgoing(const chunk& piece, std::span<float> buffer) {
       if (world_->phantom()) {
         return;
       }
       chunk_context where;
-      where.step = step_of(piece);
+      where.step = departed_.step_of(piece);
       if (!world_->values().exchanges_momenta(where.step)) {
         read_means_of_passes(piece, buffer);
         return;
@@ -92,18 +92,8 @@ struct momentum_exchange : reduce_scatter_all_gather {
       }
     }
 
-    /// Returns the step in which a chunk was launched: the last one in which its tensors departed,
-    /// for none departs again while the chunk is on its way.
-    std::uint64_t step_of(const chunk& piece) const {
-      std::uint64_t step = 0;
-      for (const std::size_t position : world_->planned().tensors_of(piece)) {
-        step = departed_[position];
-      }
-      return step;
-    }
-
     World* world_;
-    std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
+    departures departed_;
   };
 };
 static_assert(architecture_policy<momentum_exchange>);

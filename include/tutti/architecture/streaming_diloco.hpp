@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/architecture/all_reduce.hpp"
+#include "tutti/architecture/departures.hpp"
 #include "tutti/architecture/diloco.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/memory.hpp"
@@ -107,7 +108,7 @@ struct streaming_diloco : Mean {
           set_(set),
           start_(world.allocate_parallel()),
           velocity_(world.allocate_parallel()),
-          departed_(world.planned().backward.size()) {
+          departed_(world.planned()) {
       if (set.period < 1 || set.fragments < 1 || set.fragments > set.period) {
         throw usage_error(
             sentence({"architecture::streaming_diloco: ", set.fragments,
@@ -132,12 +133,12 @@ struct streaming_diloco : Mean {
     }
     float average() const { return 1.0f / static_cast<float>(world_->workers()); }
     void depart(std::size_t position, std::uint64_t step) {
-      departed_[position] = step;
+      departed_.note(position, step);
       world_->update_alone(position, step);
     }
 
     void incoming(const chunk& piece, std::span<float> mean) {
-      if (set_.ended_after(step_of(piece)) != fragment_of(piece)) {
+      if (set_.ended_after(departed_.step_of(piece)) != fragment_of(piece)) {
         return;
       }
       const auto momentum = static_cast<float>(set_.momentum);
@@ -149,7 +150,7 @@ struct streaming_diloco : Mean {
       world_->mix_parameters(piece, start, static_cast<float>(1 - set_.keep));
     }
     void outgoing(const chunk& piece, std::span<float> buffer) {
-      if (set_.begun_after(step_of(piece)) == fragment_of(piece)) {
+      if (set_.begun_after(departed_.step_of(piece)) == fragment_of(piece)) {
         world_->read_parameters(piece, buffer);
         world_->blend(buffer, world_->part_of(span_of(start_), piece), -1.0f, 1.0f);
       }
@@ -173,20 +174,12 @@ struct streaming_diloco : Mean {
     std::optional<std::uint32_t> fragment_of(const chunk& piece) const {
       return piece.bucket % static_cast<std::uint32_t>(set_.fragments);
     }
-    /// Returns the step in which a chunk is launched, in which all its tensors have departed.
-    std::uint64_t step_of(const chunk& piece) const {
-      std::uint64_t step = 0;
-      for (const std::size_t position : world_->planned().tensors_of(piece)) {
-        step = departed_[position];
-      }
-      return step;
-    }
 
     World* world_;
     options set_;
     typename World::template memory<float> start_;     ///< s: parameters after the last outer steps
     typename World::template memory<float> velocity_;  ///< v: the outer momentum
-    std::vector<std::uint64_t> departed_;              ///< the step that each tensor departed in
+    departures departed_;
   };
 };
 static_assert(architecture_policy<streaming_diloco<>>);

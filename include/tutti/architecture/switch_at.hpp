@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/architecture/departures.hpp"
 #include "tutti/architecture/local_sgd.hpp"
 #include "tutti/architecture/replicated.hpp"
 #include "tutti/base/error.hpp"
@@ -234,7 +235,7 @@ struct switch_at {
           first_(world, set.first),
           second_(world, set.second),
           averaging_(world, averaging_options()),
-          departed_(world.planned().backward.size()) {}
+          departed_(world.planned()) {}
 
     std::size_t workspace_bytes(const chunk& piece) const {
       const std::size_t most = std::max(workspace_of(first_, piece), workspace_of(second_, piece));
@@ -257,7 +258,7 @@ struct switch_at {
     }
 
     void depart(std::size_t position, std::uint64_t step) {
-      departed_[position] = step;
+      departed_.note(position, step);
       turn(*this, step, [=](auto& its) {
         if constexpr (facts::has_depart<std::remove_cvref_t<decltype(its)>>) {
           its.depart(position, step);
@@ -266,7 +267,7 @@ struct switch_at {
     }
 
     void outgoing(const chunk& piece, std::span<float> buffer) requires(!only_gradients) {
-      turn(*this, step_of(piece), [&](auto& its) {
+      turn(*this, departed_.step_of(piece), [&](auto& its) {
         if constexpr (facts::has_outgoing<std::remove_cvref_t<decltype(its)>>) {
           its.outgoing(piece, buffer);
         } else {
@@ -286,7 +287,7 @@ struct switch_at {
     }
 
     void incoming(const chunk& piece, std::span<float> buffer) requires(!only_gradients) {
-      turn(*this, step_of(piece), [&](auto& its) {
+      turn(*this, departed_.step_of(piece), [&](auto& its) {
         if constexpr (facts::has_incoming<std::remove_cvref_t<decltype(its)>>) {
           its.incoming(piece, buffer);
         }
@@ -351,16 +352,6 @@ struct switch_at {
       return step < self.step_ ? act(self.first_) : act(self.second_);
     }
 
-    /// Returns the step in which a chunk was launched: the last one in which its tensors departed,
-    /// for none departs again while the chunk is on its way.
-    std::uint64_t step_of(const chunk& piece) const {
-      std::uint64_t step = 0;
-      for (const std::size_t position : world_->planned().tensors_of(piece)) {
-        step = departed_[position];
-      }
-      return step;
-    }
-
     /// Exchanges a launch with another `average`; by value, because the changed copy must last.
     template <class S>
     static task averaged(S& its, typename World::endpoint self, launch what, float average) {
@@ -373,7 +364,7 @@ struct switch_at {
     first_state first_;
     second_state second_;
     [[no_unique_address]] typename decltype(averaging_state())::type averaging_;
-    std::vector<std::uint64_t> departed_;  ///< the step that each tensor last departed in
+    departures departed_;
   };
 
  private:
