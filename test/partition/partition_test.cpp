@@ -260,6 +260,40 @@ TEST(OwnPartition, IsRefusedUnlessItsEndsAscendToTheLast) {
   EXPECT_TRUE(make_plan({}, groups_as_told{}, as_told{}, {}, [](plan&) {}).buckets.empty());
 }
 
+/// Which tensors arrive with which chunk, and which chunks hold a part of which tensor, with
+/// tensors without elements between, before and behind others.
+TEST(Plan, TensorsOfItsChunks) {
+  const std::vector<std::size_t> sizes{0, 5, 0, 0, 3, 1, 0, 7, 0};
+  std::vector<tensor> forward;
+  for (const std::size_t elements : sizes) {
+    forward.push_back(tensor::phantom("a" + std::to_string(forward.size()), elements));
+  }
+  for (const ends& groups : {ends{9}, ends{4, 9}, ends{1, 2, 3, 4, 5, 6, 7, 8, 9}}) {
+    const plan made = make_plan(forward, groups_as_told{groups}, partition::into({.elements = 4}),
+                                {}, [](plan&) {});
+    std::vector<std::size_t> visits(sizes.size());
+    for (const chunk& each : made.chunks) {
+      std::size_t elements = 0;
+      for (const std::size_t position : made.tensors_of(each)) {
+        ++visits[position];
+        elements += made.holds_some(each, position) ? made.backward[position].elements : 0;
+      }
+      EXPECT_GE(elements, each.elements);
+      for (std::size_t position = 0; position < sizes.size(); ++position) {
+        const std::size_t begin = std::max(each.first_element, made.first_element[position]);
+        const std::size_t end =
+            std::min(each.first_element + each.elements, made.first_element[position + 1]);
+        EXPECT_EQ(made.holds_some(each, position), begin < end) << position;
+      }
+    }
+    for (std::size_t position = 0; position < sizes.size(); ++position) {
+      const std::size_t parts = std::ranges::count_if(
+          made.chunks, [&](const chunk& each) { return made.holds_some(each, position); });
+      EXPECT_EQ(visits[position], std::max<std::size_t>(parts, 1)) << position;
+    }
+  }
+}
+
 TEST(OwnPartition, IsMadeWithItsOptions) {
   EXPECT_EQ(make_policy<in_pieces>({.pieces = 3}).piece_ends(9), (ends{3, 6, 9}));
   EXPECT_EQ(make_policy<in_pieces>({}).piece_ends(9), (ends{5, 9}));
