@@ -127,6 +127,7 @@ def options():
                           ("options must be a dict, not 'fusion.bytes=1'", "fusion.bytes=1"),
                           ("fusion.cycle cannot be None", {"fusion.cycle": None})):
         refused(sentence, lambda: ours(linear(), options=its))
+    ours(linear(), options={"fusion.bytes": 1e6})  # a whole number of bytes, as a float
 
 
 def models():

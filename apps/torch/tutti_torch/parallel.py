@@ -58,11 +58,12 @@ def _in_text(options) -> dict:
 
 
 def _printed(value) -> str:
-    """Returns a number of any type in digits, and anything else as Python prints it."""
+    """Returns a number of any type in digits, whole ones without a point, as options of integers
+    are read (1e6 for bytes), and anything else as Python prints it."""
     if not isinstance(value, (str, bool)):
         for number in (operator.index, float):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                return repr(number(value))
+                return repr(number(value)).removesuffix(".0")
     return str(value)
 
 
