@@ -340,7 +340,7 @@ def uneven_data():
     model of a rank that had the most."""
     def train(wrap):
         model, optimizer = made(Everything, wrap, find_unused_parameters=True)
-        with model.join():
+        with model.join(divide_by_initial_world_size=True, enable=True):
             for batch in batches(3 + 2 * rank):
                 loss_of(model, batch).backward()
                 optimizer.step()
@@ -348,6 +348,17 @@ def uneven_data():
         return state(model)
 
     compare(train)
+
+    def train_as_many(wrap):
+        model, optimizer = made(Everything, wrap, find_unused_parameters=True)
+        with model.join(enable=False):
+            for batch in batches(2):
+                loss_of(model, batch).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return state(model)
+
+    compare(train_as_many)
 
 
 class Product(torch.nn.Module):

@@ -127,7 +127,9 @@ def options():
                           ("options must be a dict, not 'fusion.bytes=1'", "fusion.bytes=1"),
                           ("fusion.cycle cannot be None", {"fusion.cycle": None})):
         refused(sentence, lambda: ours(linear(), options=its))
-    ours(linear(), options={"fusion.bytes": 1e6})  # a whole number of bytes, as a float
+    model = ours(linear(), options={"fusion.bytes": 1e6})  # a whole number of bytes, as a float
+    for its in ({"divide_by_initial_world_size": False}, {"throw_on_early_termination": True}):
+        refused("join() keeps means over all ranks", lambda: model.join(**its).__enter__())
 
 
 def models():

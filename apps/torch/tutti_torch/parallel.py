@@ -404,14 +404,19 @@ class DataParallel(torch.nn.Module):
             self._averages = before
 
     @contextlib.contextmanager
-    def join(self):
+    def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
         """Lets ranks train on unequal numbers of batches. A rank that leaves contributes zeros
         until all ranks have left. Then all take the parameters and buffers of a rank that left
-        last.
-        Means stay over all ranks, so that steps become smaller when fewer ranks have batches.
-        A forward pass without gradients is local inside, and so are its buffers.
-        Cost: a message a pass and rank.
+        last. Takes DDP's arguments, but means stay over all ranks, so that steps become smaller
+        when fewer ranks have batches. A forward pass without gradients is local inside, and so are
+        its buffers. Cost: a message a pass and rank.
         """
+        if not divide_by_initial_world_size or throw_on_early_termination:
+            raise RuntimeError("join() keeps means over all ranks, until the last has left. Fix: leave "
+                               "divide_by_initial_world_size and throw_on_early_termination out")
+        if not enable:
+            yield
+            return
         self._joins = True
         try:
             yield
