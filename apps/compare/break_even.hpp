@@ -9,10 +9,10 @@ namespace compare {
 inline constexpr double slowest_link = 1e6;
 inline constexpr double fastest_link = 1e12;
 
-/// Returns the highest link rate, in bits a second and within a fiftieth, below which
+/// Returns a link rate, in bits a second and within a fiftieth, below which
 /// `pays(bits_per_second)` holds: 0 if it does not hold on the slowest link, infinity if it holds
-/// on the fastest. If `pays` changes more than once, the first change counts. Calls `pays` once for
-/// each decade of the range and a few times more.
+/// on the fastest. If `pays` changes more than once, it is some change in the first decade at whose
+/// end `pays` does not hold. Calls `pays` once for each decade of the range and a few times more.
 template <class Pays>
 double pays_below(Pays pays) {
   if (!pays(slowest_link)) {

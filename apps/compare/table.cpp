@@ -237,6 +237,20 @@ void print_parts_of_periods(const std::vector<row>& rows, int iterations) {
   std::fflush(stdout);
 }
 
+void print_unfilled(const std::vector<row>& rows, int iterations, int warmup) {
+  constexpr double least = 0.9995;  // less shows as a multiple of the bound below 1.000
+  constexpr int longest = 1 << 20;  // that --warmup accepts
+  for (const row& each : rows) {
+    if (iterations % each.period == 0 && each.predicted < least * each.bound()) {
+      std::printf(
+          "  %s is predicted below its bound, because its first iterations find idle links. Fix: "
+          "--warmup %d or more\n",
+          each.strategy.c_str(), std::min(10 * std::max(warmup, 1), longest));
+    }
+  }
+  std::fflush(stdout);
+}
+
 void print_consistency(const std::vector<row>& rows) {
   std::vector<double> errors;
   const row* worst = &rows.front();

@@ -750,6 +750,28 @@ TEST_F(Compare, APartOfAPeriodIsSaid) {
   says("--ranks 1", {});
 }
 
+/// Communication takes 4 % longer than computing, and a delayed sum has a step's computing in which
+/// to arrive, which is used up only after many iterations.
+TEST_F(Compare, APipelineThatTheWarmUpHasNotFilledIsSaid) {
+  std::ofstream profile(here_ / "mine.csv");
+  profile << "name,elements,forward_us,backward_us\n";
+  for (const char* name : {"a", "b", "c", "d"}) {
+    profile << name << ",2500000,5000,10000\n";
+  }
+  profile.close();
+  const std::string flags =
+      "--strategy BSP,Relaxed --model mine.csv --ranks 2 --link 5.128Gbit/0us "
+      "--memory-bandwidth 1e6 --warmup ";
+  const auto few = compare(flags + "3 --json kept");
+  EXPECT_NE(few.out.find("\n  Relaxed is predicted below its bound, because its first iterations "
+                         "find idle links. Fix: --warmup 30 or more\n"),
+            std::string::npos)
+      << few.out;
+  EXPECT_EQ(lines(few.out), 2U + 3U + 1U) << few.out;
+  EXPECT_EQ(compare(flags + "3 --resume kept").out, few.out);
+  EXPECT_EQ(lines(compare(flags + "30").out), 2U + 3U);
+}
+
 /// The server is on the first worker's host, so that nothing of that worker's passes a NIC.
 TEST_F(Compare, WorkersThatKeepNoStepCountByTheirPace) {
   std::ofstream(here_ / "mine.csv")
