@@ -291,17 +291,28 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   return rows;
 }
 
+tutti::server_hosts servers_on(const std::string& hosts) {
+  const auto all = names(tutti::server_hosts());
+  common::expect_one_of("mode of --server-hosts", hosts, {all.begin(), all.end()});
+  return static_cast<tutti::server_hosts>(std::ranges::find(all, hosts) - all.begin());
+}
+
 /// Removes strategies that cannot be simulated with so many workers from a table of all strategies,
 /// and prints a line for each. Throws common::flag_error if the user asked for one by name.
 void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
   for (auto each = all.begin(); most > message_by_message && each != all.end();) {
-    if (each->has_representatives(only_its_flags(asked, *each))) {
+    const common::job its = only_its_flags(asked, *each);
+    const bool beside_workers = asked.strategies == "all" && each->servers(its) > 0 &&
+                                servers_on(asked.server_hosts) != tutti::server_hosts::own;
+    if (each->has_representatives(its) && !beside_workers) {
       ++each;
       continue;
     }
-    const std::string sentence = std::string(each->name) +
-                                 " is simulated message by message, with at most " +
-                                 std::to_string(message_by_message) + " workers";
+    const std::string sentence =
+        std::string(each->name) +
+        (beside_workers ? " with --server-hosts " + asked.server_hosts : "") +
+        " is simulated message by message, with at most " + std::to_string(message_by_message) +
+        " workers";
     if (asked.strategies != "all") {
       throw common::flag_error(sentence + ". Fix: fewer --ranks, or other strategies");
     }
@@ -320,12 +331,6 @@ void check_workers_are_alike(const common::job& asked, int most) {
                              std::to_string(message_by_message) +
                              " at most. Fix: fewer --ranks, or leave it out");
   }
-}
-
-tutti::server_hosts servers_on(const std::string& hosts) {
-  const auto all = names(tutti::server_hosts());
-  common::expect_one_of("mode of --server-hosts", hosts, {all.begin(), all.end()});
-  return static_cast<tutti::server_hosts>(std::ranges::find(all, hosts) - all.begin());
 }
 
 void run(const common::job& asked) {

@@ -77,13 +77,20 @@ class reader {
     }
   }
 
+  /// Takes the batch from a comment such as `batch 8`, `Batch: 8` or `batch = 8`.
   void comment(std::string_view text) {
-    constexpr std::string_view batch = "batch ";
-    if (!text.starts_with(batch)) {
+    constexpr std::string_view batch = "batch";
+    const auto same = [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == b;
+    };
+    if (text.size() <= batch.size() ||
+        !std::ranges::equal(text.substr(0, batch.size()), batch, same)) {
       return;
     }
-    const auto size = trimmed(text.substr(batch.size()));
-    if (size.find(' ') == size.npos) {  // otherwise the comment is prose
+    const bool is_word = std::string_view(" :=\t").find(text[batch.size()]) != text.npos;
+    const auto size =
+        trimmed(text.substr(std::min(text.find_first_not_of(" :=\t", batch.size()), text.size())));
+    if (is_word && size.find(' ') == size.npos) {  // otherwise the comment is prose
       read_.batch = whole("batch", size);
     }
   }
