@@ -1,8 +1,10 @@
 // A user's policy throws where nobody calls it directly, and every rank hears its words.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "tutti/architecture/all_reduce.hpp"
 #include "tutti/collective/ring.hpp"
 #include "tutti/coordination/leader.hpp"
+#include "tutti/monitor/none.hpp"
 #include "tutti/schedule/split_phase.hpp"
 
 namespace tutti::test {
@@ -28,12 +31,12 @@ void throw_if(bool throws) {
 }
 
 /// Returns each rank's error where rank 1's policy throws.
-template <class Strategy>
+template <class Strategy, class Monitor = monitor::none>
 std::vector<std::string> errors_of(engine_options<Strategy> set = {}) {
   return errors(3, [&](transport::in_process& world) {
     is_rank_1 = world.rank() == 1;
     arena memory = model_of(world.rank());
-    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::sgd(), set);
+    auto engine = make_engine<Strategy>(world, memory.tensors(), optimizer::sgd(), set, Monitor());
     for (std::size_t i = memory.tensors().size(); i-- > 0;) {
       engine.ready(tensor_id(i));
     }
@@ -106,6 +109,24 @@ TEST(ThrowingPolicies, WhileAnEngineIsMade) {
   }
 }
 
+/// Throws on the thread that waits.
+template <event When>
+struct throws_at {
+  using role = role::monitor;
+  static constexpr bool observes = true;
+
+  void record(event what, std::uint32_t, seconds) { throw_if(throws && what == When); }
+
+  bool throws = is_rank_1;
+};
+
+TEST(ThrowingPolicies, WhileATrainerWaits) {
+  engine_options<compose<>> set;
+  set.run.progress = progress::by_caller;  // else no wait may be needed
+  expect_the_words(errors_of<compose<>, throws_at<event::wait_begins>>(set));
+  expect_the_words(errors_of<compose<>, throws_at<event::wait_ends>>(set));
+}
+
 struct throws_when_closing : coordination::leader {
   template <class Choice>
   struct state : coordination::leader::state<Choice> {
@@ -123,6 +144,34 @@ TEST(ThrowingPolicies, WhileAnEngineEnds) {
   testing::internal::CaptureStderr();
   errors_of<compose<throws_when_closing>>();
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "tutti: rank 1 failed: out of ideas\n");
+}
+
+/// It is told of the only step when rank 0 has all ranks' counts, mostly after the last wait.
+struct throws_when_summed {
+  using role = role::monitor;
+  static constexpr bool observes = true;
+
+  void record(event, std::uint32_t, seconds) {}
+  std::span<double> sums() { return counted; }
+  void summed(std::span<const double>) { throw_if(throws); }
+
+  std::array<double, 1> counted{};
+  bool throws = is_rank_1;
+};
+
+TEST(ThrowingPolicies, WhileAMonitorHearsOfTheLastStep) {
+  testing::internal::CaptureStderr();
+  const auto said = errors(3, [](transport::in_process& world) {
+    is_rank_1 = world.rank() == 1;
+    arena memory = model_of(world.rank());
+    auto engine =
+        make_engine<compose<>>(world, memory.tensors(), optimizer::sgd(), {}, throws_when_summed());
+    take_step(engine, memory, 0);
+    engine.wait();
+  });
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(printed, said[1].empty() ? "tutti: rank 1 failed: out of ideas\n" : "");
+  EXPECT_EQ(said[1], printed.empty() ? "out of ideas" : "");
 }
 
 }  // namespace

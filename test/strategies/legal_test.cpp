@@ -442,10 +442,10 @@ using usual =
 
 /// Rules that belong in no table, because they are about one policy alone, about how often a role
 /// occurs, about a call, or about monitors.
-const std::set<std::string> of_no_pair{"joined_ranks_send_zeros", "joins_are_negotiated",
-                                       "one_policy_a_role",       "optimizers_travel_as_bytes",
-                                       "monitors_see_means",      "monitors_read_host_memory",
-                                       "strategies_have_the_role"};
+const std::set<std::string> of_no_pair{"joined_ranks_send_zeros",  "joins_are_negotiated",
+                                       "one_policy_a_role",        "optimizers_travel_as_bytes",
+                                       "monitors_see_means",       "monitors_read_host_memory",
+                                       "strategies_have_the_role", "policies_state_a_role"};
 
 // ---- the tables
 

@@ -65,8 +65,8 @@ struct pick {
 };
 template <class Role, class Default, class First, class... Rest>
 struct pick<Role, Default, First, Rest...>
-    : std::conditional_t<std::is_same_v<typename First::role, Role>, std::type_identity<First>,
-                         pick<Role, Default, Rest...>> {};
+    : std::conditional_t<std::is_same_v<typename rule::role_of<First>::type, Role>,
+                         std::type_identity<First>, pick<Role, Default, Rest...>> {};
 
 template <class... Policies>
 struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
@@ -75,7 +75,8 @@ struct composition : private rule::one_policy_a_role<role::fusion, Policies...>,
                      private rule::one_policy_a_role<role::coordination, Policies...>,
                      private rule::one_policy_a_role<role::compression, Policies...>,
                      private rule::one_policy_a_role<role::architecture, Policies...> {
-  // Instantiates each policy's rule, whose own assertion is then the only error.
+  // Instantiates each policy's rules, whose own assertion is then the only error.
+  static_assert(((sizeof(rule::policies_state_a_role<Policies>) > 0) && ...));
   static_assert(((sizeof(rule::strategies_have_the_role<Policies>) > 0) && ...));
 
   using type = strategy<

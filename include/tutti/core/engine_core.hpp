@@ -189,7 +189,7 @@ class engine_core : engine_base<Transport> {
         closing_ = close();
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
-        if (!failed() && !failure_.unwinds()) {
+        if (!failure_.unwinds()) {
           say_why_unless_closed();
         }
       }
@@ -414,11 +414,22 @@ class engine_core : engine_base<Transport> {
     }
   }
   [[gnu::noinline]] void block_until(predicate done, std::uint32_t which) {
-    observer_.record(event::wait_begins, which);
+    tell_of_wait(event::wait_begins, which);
     const seconds begin = world_->now();
     waits_.until(done);
     exposed_.fetch_add(world_->now() - begin, std::memory_order_relaxed);
-    observer_.record(event::wait_ends, which);
+    tell_of_wait(event::wait_ends, which);
+  }
+  /// Tells the monitor on the caller's thread, where nothing else would tell the other ranks what
+  /// it throws.
+  [[gnu::noinline]] void tell_of_wait(event what, std::uint32_t which) {
+    try {
+      observer_.record(what, which);
+    } catch (...) {
+      const auto why = std::current_exception();
+      waits_.exclusively([&] { fail(why, audience::everybody); });
+      failure_.rethrow();
+    }
   }
 
   // ---- failure
@@ -611,15 +622,20 @@ class engine_core : engine_base<Transport> {
     world_->ready_coroutines().drain();
   }
 
-  /// If closing has failed, tells the other ranks why, and prints it, because a destructor cannot
-  /// throw and the others may have ended. An exception that unwinds the stack says more.
+  /// If this rank has failed while it closed, tells the other ranks why, and prints it, because a
+  /// destructor cannot throw and the others may have ended. An exception that unwinds the stack
+  /// says more.
   [[gnu::cold]] void say_why_unless_closed() {
-    try {
-      closing_.result();
-    } catch (...) {
-      const auto why = std::current_exception();
+    if (!failed()) {
+      try {
+        closing_.result();
+        return;
+      } catch (...) {
+        fail(std::current_exception(), audience::everybody);
+      }
+    }
+    if (const std::exception_ptr why = failure_.own()) {
       std::fprintf(stderr, "tutti: %s\n", verdict_of(world_->rank(), why).c_str());
-      fail(why, audience::everybody);
     }
   }
 

@@ -32,6 +32,9 @@ class failure {
       tutti::detail::rethrow(why_);
     }
   }
+  /// What this rank itself has ended with, of which the others hear from it; null if it has not
+  /// ended, or has heard of a failure.
+  std::exception_ptr own() const { return is_own_ && happened() ? why_ : nullptr; }
   std::string words() const { return why_ ? what(why_) : "a peer does not answer"; }
 
   /// Ends this rank's part in the transport, and that of every other rank if `who` is everybody.
@@ -41,6 +44,7 @@ class failure {
       return false;
     }
     why_ = why;
+    is_own_ = who == audience::everybody;
     happened_.store(true, std::memory_order_release);
     try {
       if (who == audience::everybody) {
@@ -102,6 +106,7 @@ class failure {
   int exceptions_at_birth_ = std::uncaught_exceptions();
   std::atomic<bool> happened_{false};
   std::exception_ptr why_{};
+  bool is_own_ = false;
 };
 
 namespace detail {

@@ -600,26 +600,47 @@ struct compiles_for_the_queue<Compression, Queue> {
   using needed = void;
 };
 
+/// The role that a policy plays, or void if it states none.
+template <class Policy>
+struct role_of {
+  using type = void;
+};
+template <class Policy>
+requires requires { typename Policy::role; }
+struct role_of<Policy> {
+  using type = typename Policy::role;
+};
+
 /// Whether at most one of a composition's policies plays `Role`.
 template <class Role, class... Policies>
 struct one_policy_a_role {
   static constexpr bool holds =
-      (0 + ... + (std::is_same_v<typename Policies::role, Role> ? 1 : 0)) <= 1;
+      (0 + ... + (std::is_same_v<typename role_of<Policies>::type, Role> ? 1 : 0)) <= 1;
   static_assert(holds,
                 "tutti: two policies play the same role. Fix: keep one, or combine them into one "
                 "policy.");
 };
 
-/// Whether a strategy has a policy of this one's role. It would not use any other.
+/// Whether a policy says which role it plays.
+template <class Policy>
+struct policies_state_a_role {
+  static constexpr bool holds = !std::is_same_v<typename role_of<Policy>::type, void>;
+  static_assert(holds,
+                "tutti: this policy does not say which role it plays. Fix: state one in it, as "
+                "using role = tutti::role::compression.");
+};
+
+/// Whether a strategy has a policy of this one's role, if it states one. It would not use any
+/// other.
 template <class Policy>
 struct strategies_have_the_role {
-  using role = typename Policy::role;
-  static constexpr bool holds = std::is_same_v<role, tutti::role::fusion> ||
-                                std::is_same_v<role, tutti::role::partition> ||
-                                std::is_same_v<role, tutti::role::schedule> ||
-                                std::is_same_v<role, tutti::role::coordination> ||
-                                std::is_same_v<role, tutti::role::compression> ||
-                                std::is_same_v<role, tutti::role::architecture>;
+  using role = typename role_of<Policy>::type;
+  static constexpr bool holds =
+      std::is_same_v<role, void> || std::is_same_v<role, tutti::role::fusion> ||
+      std::is_same_v<role, tutti::role::partition> || std::is_same_v<role, tutti::role::schedule> ||
+      std::is_same_v<role, tutti::role::coordination> ||
+      std::is_same_v<role, tutti::role::compression> ||
+      std::is_same_v<role, tutti::role::architecture>;
   static_assert(holds,
                 "tutti: a strategy has no policy of this role, so it would do nothing. Fix: name a "
                 "collective in its architecture, as architecture::all_reduce<collective::ring>, "
