@@ -245,6 +245,11 @@ TEST_F(replayed_csv, is_read_in_forward_order) {
 
 TEST_F(replayed_csv, is_of_one_sample_unless_it_says_otherwise) {
   EXPECT_EQ(read(header + "# batch norm was folded\na,1,2,3\n").batch, 1U);
+  EXPECT_EQ(read(header + "# batches 8\na,1,2,3\n").batch, 1U);
+  for (const std::string line :
+       {"#batch 8", "# Batch: 8", "# BATCH = 8", "# batch:8\r", "#\tbatch\t8"}) {
+    EXPECT_EQ(read(header + line + "\na,1,2,3\n").batch, 8U) << line;
+  }
 }
 
 TEST_F(replayed_csv, may_say_shapes) {

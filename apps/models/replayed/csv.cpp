@@ -1,6 +1,7 @@
 #include "models/replayed/csv.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstddef>
 #include <fstream>
@@ -80,17 +81,17 @@ class reader {
   /// Takes the batch from a comment such as `batch 8`, `Batch: 8` or `batch = 8`.
   void comment(std::string_view text) {
     constexpr std::string_view batch = "batch";
+    constexpr std::string_view between = " \t:=";
+    const std::string_view word = text.substr(0, text.find_first_of(between));
     const auto same = [](char a, char b) {
       return std::tolower(static_cast<unsigned char>(a)) == b;
     };
-    if (text.size() <= batch.size() ||
-        !std::ranges::equal(text.substr(0, batch.size()), batch, same)) {
+    const std::size_t begin = text.find_first_not_of(between, word.size());
+    if (!std::ranges::equal(word, batch, same) || begin == text.npos) {
       return;
     }
-    const bool is_word = std::string_view(" :=\t").find(text[batch.size()]) != text.npos;
-    const auto size =
-        trimmed(text.substr(std::min(text.find_first_not_of(" :=\t", batch.size()), text.size())));
-    if (is_word && size.find(' ') == size.npos) {  // otherwise the comment is prose
+    const auto size = trimmed(text.substr(begin));
+    if (size.find(' ') == size.npos) {  // otherwise the comment is prose
       read_.batch = whole("batch", size);
     }
   }
