@@ -186,6 +186,57 @@ TEST(chain, of_unbiased_ones_is_unbiased) {
   }
 }
 
+/// A compressor whose memory is no residual: it counts its steps, and sends every second one.
+struct every_second {
+  using role = tutti::role::compression;
+  static constexpr bool summable = false;
+  static constexpr std::size_t memory_per_element = 1;
+
+  static std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
+  template <class Queue>
+  void encode(Queue& queue, std::span<const float> gradient, wire out,
+              const chunk_context& where) const {
+    const float* from = gradient.data();
+    float* steps = where.row(0, gradient.size()).data();
+    float* to = out.as<float>().data();
+    queue.for_each(gradient.size(), [=](std::size_t i) {
+      steps[i] += 1;
+      to[i] = std::fmod(steps[i], 2.0f) == 0 ? from[i] : 0;
+    });
+  }
+  template <class Queue>
+  void accumulate(Queue& queue, const_wire in, std::span<float> sum) const {
+    const float* from = in.as<float>().data();
+    float* to = sum.data();
+    queue.for_each(sum.size(), [=](std::size_t i) { to[i] += from[i]; });
+  }
+};
+static_assert(compression_policy<every_second>);
+
+/// The compressor keeps its own memory, and the residual lies beside it.
+TEST(error_feedback, remembers_beside_what_a_compressor_remembers) {
+  constexpr std::size_t n = 9;
+  placed<error_feedback<every_second>> codec(n);
+  std::vector<float> given(n);
+  std::vector<float> arrived(n);
+  inline_queue queue;
+  for (int step = 1; step <= 6; ++step) {
+    std::vector<float> gradient(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      gradient[i] = static_cast<float>(step * 10) - static_cast<float>(i * i);
+      given[i] += gradient[i];
+    }
+    const auto payload = codec.encode_on(queue, gradient);
+    codec.policy.accumulate(queue, const_wire{payload.data(), payload.size()}, arrived,
+                            codec.where());
+    const std::span<const float> residual = codec.policy.residual(codec.where(), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(arrived[i] + residual[i], given[i]) << step;
+      EXPECT_EQ(residual[i], step % 2 == 0 ? 0 : gradient[i]) << step;
+    }
+  }
+}
+
 /// The residuals of a draw that represents a whole run would grow step by step.
 TEST(error_feedback, refuses_what_stands_for_more_than_itself) {
   const random_k::options drawn{.drawn_as = kernels::drawn_as::its_run};

@@ -38,7 +38,7 @@ class error_feedback<C> : public decorator<error_feedback<C>, C, 1> {
   using base = decorator<error_feedback<C>, C, 1>;
   friend base;
   using base::compression_;
-  static_assert(facts::memory_per_element<C> == 0,
+  static_assert(!remembers_residuals<C> && !facts::keeps_momentum<C>,
                 "tutti: error feedback adds what was not sent to what is sent next, but this "
                 "compressor's own memory holds that already. Fix: use error feedback once, inside, "
                 "as in momentum_correction<error_feedback<C>>.");
