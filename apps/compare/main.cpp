@@ -302,9 +302,11 @@ tutti::server_hosts servers_on(const std::string& hosts) {
 void leave_to_few_workers(std::vector<contender>& all, const common::job& asked, int most) {
   for (auto each = all.begin(); most > message_by_message && each != all.end();) {
     const common::job its = only_its_flags(asked, *each);
-    const bool beside_workers = asked.strategies == "all" && each->servers(its) > 0 &&
+    const bool represented = each->has_representatives(its);
+    const bool beside_workers = represented && asked.strategies == "all" &&
+                                each->servers(its) > 0 &&
                                 servers_on(asked.server_hosts) != tutti::server_hosts::own;
-    if (each->has_representatives(its) && !beside_workers) {
+    if (represented && !beside_workers) {
       ++each;
       continue;
     }

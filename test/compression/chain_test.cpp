@@ -2,6 +2,7 @@
 #include "tutti/compression/chain.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -191,6 +192,7 @@ struct every_second {
   using role = tutti::role::compression;
   static constexpr bool summable = false;
   static constexpr std::size_t memory_per_element = 1;
+  static constexpr std::array<unsigned, 1> memory_degrees{0};  // a count is of no gradient's scale
 
   static std::size_t wire_bytes(std::size_t elements) { return elements * sizeof(float); }
   template <class Queue>

@@ -247,7 +247,7 @@ TEST_F(replayed_csv, is_of_one_sample_unless_it_says_otherwise) {
   EXPECT_EQ(read(header + "# batch norm was folded\na,1,2,3\n").batch, 1U);
   EXPECT_EQ(read(header + "# batches 8\na,1,2,3\n").batch, 1U);
   for (const std::string line :
-       {"#batch 8", "# Batch: 8", "# BATCH = 8", "# batch:8\r", "#\tbatch\t8"}) {
+       {"#batch 8", "# Batch: 8", "# BATCH = 8", "# Batch size: 8", "# batch:8\r", "#\tbatch\t8"}) {
     EXPECT_EQ(read(header + line + "\na,1,2,3\n").batch, 8U) << line;
   }
 }
@@ -304,6 +304,8 @@ TEST_F(replayed_csv, lines_that_are_no_tensor_are_refused) {
   EXPECT_EQ(read(header + "a,1099511627776,2,3\n").elements(), std::size_t{1} << 40);
   expect_refused(header + "a,1099511627775,2,3\nb,1,2,3\nc,1,2,3\n", ":4: " + many);
   expect_line_refused("# batch 0", "batch is '0'" + whole);
+  expect_line_refused("# batch: 8 per GPU", "batch is '8 per GPU'" + whole);
+  expect_line_refused("# batch size:", "batch is ''" + whole);
   const std::string time = ". Fix: microseconds, a number from 0 to 1e12";
   expect_line_refused("a,1,fast,3", "forward_us is 'fast'" + time);
   expect_line_refused("a,1,2,3ms", "backward_us is '3ms'" + time);

@@ -78,22 +78,27 @@ class reader {
     }
   }
 
-  /// Takes the batch from a comment such as `batch 8`, `Batch: 8` or `batch = 8`.
+  /// Takes the batch from a comment such as `batch 8`, `Batch: 8` or `batch size = 8`.
   void comment(std::string_view text) {
-    constexpr std::string_view batch = "batch";
     constexpr std::string_view between = " \t:=";
-    const std::string_view word = text.substr(0, text.find_first_of(between));
-    const auto same = [](char a, char b) {
-      return std::tolower(static_cast<unsigned char>(a)) == b;
+    const auto take = [&](std::string_view wanted) {
+      const std::string_view word = text.substr(0, text.find_first_of(between));
+      const bool found = std::ranges::equal(word, wanted, [](char a, char b) {
+        return std::tolower(static_cast<unsigned char>(a)) == b;
+      });
+      if (found) {
+        text.remove_prefix(std::min(text.find_first_not_of(between, word.size()), text.size()));
+      }
+      return found;
     };
-    const std::size_t begin = text.find_first_not_of(between, word.size());
-    if (!std::ranges::equal(word, batch, same) || begin == text.npos) {
+    if (!take("batch")) {
       return;
     }
-    const auto size = trimmed(text.substr(begin));
-    if (size.find(' ') == size.npos) {  // otherwise the comment is prose
-      read_.batch = whole("batch", size);
-    }
+    const bool is_size = take("size");
+    const bool is_number = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+    if (is_size || is_number || text.find_first_of(" \t") == text.npos) {
+      read_.batch = whole("batch", trimmed(text));
+    }  // otherwise the comment is prose
   }
 
   void tensor(const std::vector<std::string_view>& fields) {

@@ -63,7 +63,8 @@ def _printed(value) -> str:
     if not isinstance(value, (str, bool)):
         for number in (operator.index, float):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                return repr(number(value)).removesuffix(".0")
+                found = number(value)
+                return repr(int(found) if found == found // 1 else found)
     return str(value)
 
 
@@ -411,12 +412,12 @@ class DataParallel(torch.nn.Module):
         when fewer ranks have batches. A forward pass without gradients is local inside, and so are
         its buffers. Cost: a message a pass and rank.
         """
-        if not divide_by_initial_world_size or throw_on_early_termination:
-            raise RuntimeError("join() keeps means over all ranks, until the last has left. Fix: leave "
-                               "divide_by_initial_world_size and throw_on_early_termination out")
         if not enable:
             yield
             return
+        if not divide_by_initial_world_size or throw_on_early_termination:
+            raise RuntimeError("join() keeps means over all ranks, until the last has left. Fix: leave "
+                               "divide_by_initial_world_size and throw_on_early_termination out")
         self._joins = True
         try:
             yield

@@ -16,8 +16,9 @@ class departures {
   explicit departures(const plan& made) : plan_(&made), steps_(made.backward.size()) {}
 
   void note(std::size_t position, std::uint64_t step) { steps_[position] = step; }
-  /// Returns the step in which a chunk was launched, which is that of any tensor in it, because all
-  /// of them departed before and none departs again while the chunk is on its way.
+  /// Returns the step in which a chunk was launched, which is that of any tensor in it: all of them
+  /// departed before, and none departs again before `incoming`. Under `delay` both verbs are called
+  /// as a launch begins, in its step.
   std::uint64_t step_of(const chunk& piece) const {
     for (const std::size_t position : plan_->tensors_of(piece)) {
       return steps_[position];

@@ -98,6 +98,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// the others only that this rank has left.
   /// `catch (...) { engine.fail(std::current_exception()); throw; }`
   void fail(std::exception_ptr why) {
+    failure_.is_told();
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
         waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });

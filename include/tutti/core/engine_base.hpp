@@ -67,8 +67,12 @@ class engine_base {
   /// Messages of the control channel so far. They do not count as progress.
   std::size_t words() const { return words_; }
   void count_word() { ++words_; }
-  /// Ends every rank's part because the loop, or something that it started, has thrown `why`.
-  void broken(std::exception_ptr why) { fail(std::move(why), audience::everybody); }
+  /// Ends every rank's part because the loop, or something that it started, has thrown `why`, if
+  /// that is not the transport's failure, of which every rank hears.
+  void broken(std::exception_ptr why) {
+    hear_of_failure();
+    fail(std::move(why), audience::everybody);
+  }
 
   // ---- waiting
 

@@ -169,6 +169,7 @@ class engine_core : engine_base<Transport> {
       finish_answers();
       return;
     }
+    say_what_was_not_told();
     end_with(failure_.last_words([this] { return outstanding(); },
                                  [this] { return listens_to_all(world_->rank()); }));
     if constexpr (is_stream_ordered<Transport>) {
@@ -190,7 +191,8 @@ class engine_core : engine_base<Transport> {
         closing_.start(world_->ready_coroutines());
         waits_.however_long([this] { return closing_.done(); });
         if (!failure_.unwinds()) {
-          say_why_unless_closed();
+          expect_closed();
+          say_what_was_not_told();
         }
       }
     }
@@ -622,20 +624,26 @@ class engine_core : engine_base<Transport> {
     world_->ready_coroutines().drain();
   }
 
-  /// If this rank has failed while it closed, tells the other ranks why, and prints it, because a
-  /// destructor cannot throw and the others may have ended. An exception that unwinds the stack
-  /// says more.
-  [[gnu::cold]] void say_why_unless_closed() {
+  /// If this rank has failed while it closed, tells the other ranks why.
+  [[gnu::cold]] void expect_closed() {
     if (!failed()) {
       try {
         closing_.result();
-        return;
       } catch (...) {
         fail(std::current_exception(), audience::everybody);
       }
     }
-    if (const std::exception_ptr why = failure_.own()) {
-      std::fprintf(stderr, "tutti: %s\n", verdict_of(world_->rank(), why).c_str());
+  }
+  /// Prints what this rank has failed with since the user last asked it for anything, because a
+  /// destructor cannot throw, and the other ranks may have ended. An exception that unwinds the
+  /// stack says more.
+  [[gnu::cold]] void say_what_was_not_told() {
+    if constexpr (!virtual_time) {
+      const std::exception_ptr why = failure_.untold();
+      if (why && in_real_time(*world_) && !failure_.unwinds()) {
+        std::fprintf(stderr, "tutti: %s\n", verdict_of(world_->rank(), why).c_str());
+        failure_.is_told();
+      }
     }
   }
 

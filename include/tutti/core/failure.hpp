@@ -29,12 +29,17 @@ class failure {
   bool happened() const { return happened_.load(std::memory_order_acquire); }
   void rethrow() const {
     if (happened()) {
+      is_told();
       tutti::detail::rethrow(why_);
     }
   }
-  /// What this rank itself has ended with, of which the others hear from it; null if it has not
-  /// ended, or has heard of a failure.
-  std::exception_ptr own() const { return is_own_ && happened() ? why_ : nullptr; }
+  /// Says that the user knows of the failure.
+  void is_told() const { is_told_.store(true, std::memory_order_relaxed); }
+  /// Returns what this rank itself has ended with, if the user has not been told; null if it has
+  /// not ended, or has heard of a failure of which every rank hears.
+  std::exception_ptr untold() const {
+    return happened() && is_own_ && !is_told_.load(std::memory_order_relaxed) ? why_ : nullptr;
+  }
   std::string words() const { return why_ ? what(why_) : "a peer does not answer"; }
 
   /// Ends this rank's part in the transport, and that of every other rank if `who` is everybody.
@@ -107,6 +112,7 @@ class failure {
   std::atomic<bool> happened_{false};
   std::exception_ptr why_{};
   bool is_own_ = false;
+  mutable std::atomic<bool> is_told_{false};
 };
 
 namespace detail {

@@ -28,6 +28,7 @@ class joining {
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       co_await owner_->arrival(tensor_id(i));
     }
+    joined_ = true;  // memory for zeros is lent without a wait
     const std::uint64_t begun = owner_->steps_begun();
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       if (owner_->steps_ended(tensor_id(i)) < begun) {
@@ -37,7 +38,6 @@ class joining {
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       co_await owner_->arrival(tensor_id(i));
     }
-    joined_ = true;
     owner_->say_joined();
     for (std::size_t i = 0; i < zeros_.size(); ++i) {
       zeros_[i] = hand_in_zeros(tensor_id(i));

@@ -27,7 +27,7 @@ struct chunk_context {
   /// The number of ranks that encode gradients.
   std::uint64_t ranks{1};
   /// The chunk's tensor, if the compressor's unit is a tensor, and `remembers(tensor)` floats of
-  /// memory for it, if the compressor has several rounds. Any other keeps `memory_per_element`.
+  /// memory for it, if the compressor has several rounds.
   const tensor_facts* tensor{};
   float* remembered{};
   /// The factor by which gradients, and so residuals, are multiplied: by the loss scale and, where

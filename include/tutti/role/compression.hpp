@@ -641,8 +641,8 @@ concept knows_its_blocks = facts::unit_of<C>
 ///   *length)` encodes all elements of at least that magnitude.
 /// * `clear_sent(queue, payload, values)`, of a selection: sets values to 0 where the payload has
 ///   an element, without reading them. `selected(n)` is as in selects_values.
-/// * `residual(context, n)`: what of n elements has not been sent, a row of the memory. What is
-///   sent later needs this function: error feedback is refused for that alone.
+/// * `residual(context, n)`: what of n elements has not been sent, a row of the memory. Compressors
+///   that send it later must have this: error_feedback refuses them, and those with a momentum.
 /// * `expect_feedback(n)`: throws usage_error if what it sends of n elements may be further from
 ///   them than zeros are, so that their residuals would grow without bound.
 /// * `expect_magnitudes()`: throws usage_error if its options make every element a sign that is
