@@ -159,19 +159,24 @@ struct throws_when_summed {
   bool throws = is_rank_1;
 };
 
+/// The words are thrown or, if nothing is called any more that could throw them, printed.
 TEST(ThrowingPolicies, WhileAMonitorHearsOfTheLastStep) {
-  testing::internal::CaptureStderr();
-  const auto said = errors(3, [](transport::in_process& world) {
-    is_rank_1 = world.rank() == 1;
-    arena memory = model_of(world.rank());
-    auto engine =
-        make_engine<compose<>>(world, memory.tensors(), optimizer::sgd(), {}, throws_when_summed());
-    take_step(engine, memory, 0);
-    engine.wait();
-  });
-  const std::string printed = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(printed, said[1].empty() ? "tutti: rank 1 failed: out of ideas\n" : "");
-  EXPECT_EQ(said[1], printed.empty() ? "out of ideas" : "");
+  for (const auto by : {progress::by_caller, progress::by_thread}) {
+    testing::internal::CaptureStderr();
+    const auto said = errors(3, [by](transport::in_process& world) {
+      is_rank_1 = world.rank() == 1;
+      arena memory = model_of(world.rank());
+      engine_options<compose<>> set;
+      set.run.progress = by;
+      auto engine = make_engine<compose<>>(world, memory.tensors(), optimizer::sgd(), set,
+                                           throws_when_summed());
+      take_step(engine, memory, 0);
+      engine.wait();
+    });
+    const std::string printed = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(printed, said[1].empty() ? "tutti: rank 1 failed: out of ideas\n" : "");
+    EXPECT_EQ(said[1], printed.empty() ? "out of ideas" : "");
+  }
 }
 
 }  // namespace
