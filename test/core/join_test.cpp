@@ -14,6 +14,8 @@
 #include "support/joining.hpp"
 #include "support/training.hpp"
 #include "support/training_worlds.hpp"
+#include "tutti/architecture/sharded.hpp"
+#include "tutti/collective/canonical.hpp"
 #include "tutti/compression/error_feedback.hpp"
 #include "tutti/compression/top_k.hpp"
 #include "tutti/coordination/negotiated.hpp"
@@ -114,6 +116,32 @@ TEST(Join, WithinAStepOnlyWhatIsMissingIsHandedIn) {
     EXPECT_EQ(cut[rank].steps, 2U);
     EXPECT_EQ(cut[rank].parameters, whole[0].parameters);
   }
+}
+
+/// A rank joins within a step, and the memory for the zeros of the rest exceeds the limit, because
+/// no other gradient would be given back while the rank waits.
+TEST(Join, MemoryForZerosIsLentAtOnce) {
+  using lending =
+      compose<coordination::negotiated,
+              architecture::sharded<collective::canonical, architecture::gradients::given_back>>;
+  engine_options<lending> options;
+  options.architecture.lent_bytes = 1;
+  options.run.deadline = 5;
+  const auto said = errors(2, [&options](transport::in_process& world) {
+    arena memory(declarations(), without_gradients());
+    auto engine = make_engine<lending>(world, memory.tensors(), optimizer_of(), options);
+    for (int step = 0; step < 2; ++step) {
+      const std::size_t last = step == 1 && world.rank() == 1 ? memory.tensors().size() - 1 : 0;
+      for (std::size_t i = memory.tensors().size(); i-- > last;) {
+        engine.wait(tensor_id(i));
+        std::ranges::fill(engine.gradient(tensor_id(i)), 1.0f);
+        engine.ready(tensor_id(i));
+      }
+    }
+    engine.join();
+    EXPECT_EQ(engine.steps(), 2u);
+  });
+  EXPECT_EQ(said, std::vector<std::string>(2));
 }
 
 TEST(Join, WhoAveragesMeanwhileIsNamedWithItsCall) {
