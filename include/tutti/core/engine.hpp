@@ -101,8 +101,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     failure_.is_told();
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
-        waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });
-        return;
+        return waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });
       }
     }
     core::fail(std::move(why), audience::everybody);
