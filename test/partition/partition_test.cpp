@@ -287,8 +287,8 @@ TEST(Plan, TensorsOfItsChunks) {
       }
     }
     for (std::size_t position = 0; position < sizes.size(); ++position) {
-      const std::size_t parts = std::ranges::count_if(
-          made.chunks, [&](const chunk& each) { return made.holds_some(each, position); });
+      const auto parts = static_cast<std::size_t>(std::ranges::count_if(
+          made.chunks, [&](const chunk& each) { return made.holds_some(each, position); }));
       EXPECT_EQ(visits[position], std::max<std::size_t>(parts, 1)) << position;
     }
   }
