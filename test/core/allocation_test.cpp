@@ -54,11 +54,11 @@ namespace {
 
 /// Expects steps to allocate nothing, in any ready order. Coroutine frames are pooled, and how many
 /// live at a time depends on timing. A stretch of steps in which more of them live than ever before
-/// may therefore allocate, but not every stretch.
+/// may therefore allocate, but not every stretch; the first that does not ends the search.
 template <class Strategy>
 void allocates_nothing(engine_options<Strategy> options = {},
                        const std::vector<arena::declaration>& forward = declarations()) {
-  constexpr int stretches = 6;
+  constexpr int stretches = 30;
   constexpr int steps = 5;
   std::vector<std::vector<tensor_id>> orders;
   for (int i = 0; i < 2 * stretches * steps; ++i) {
@@ -74,13 +74,11 @@ void allocates_nothing(engine_options<Strategy> options = {},
       return;
     }
     const bool counts = engine.worker() == 0;
-    for (int step = 0; step < stretches * steps; ++step) {
-      if (step % steps == 0) {
-        engine.average(0);  // so that no rank enters or leaves while one counts
-        if (counts) {
-          allocations = 0;
-          counting = true;
-        }
+    bool found = false;
+    for (int step = 0; step < stretches * steps && !found; ++step) {
+      if (counts && step % steps == 0) {
+        allocations = 0;
+        counting = true;
       }
       engine.wait();
       backward(memory, engine.worker(), step);
@@ -89,11 +87,12 @@ void allocates_nothing(engine_options<Strategy> options = {},
       }
       engine.wait();
       if (step % steps == steps - 1) {
-        engine.average(0);
+        engine.average(0);  // so that no rank leaves while one counts
         if (counts) {
           counting = false;
           fewest = std::min(fewest, allocations.load());
         }
+        found = engine.average(counts && fewest == 0 ? 1 : 0) > 0;
       }
     }
   });
