@@ -110,6 +110,8 @@ if(TUTTI_CUDA AND CUDAToolkit_FOUND)
   else()
     message(STATUS "nvcc not found: the CUDA kernels are left out")
   endif()
+else()
+  set(CMAKE_CUDA_COMPILER "")  # which an earlier configuration of this folder may have found
 endif()
 # library.cu compiles the headers for nvcc (.cuh). test/headers/ compiles each of the others on its
 # own.
