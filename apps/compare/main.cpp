@@ -282,7 +282,7 @@ std::vector<row> compare_all(const scenario& of, const std::vector<contender>& a
   }
   print(rows);
   print_parts_of_periods(rows, asked.iterations);
-  print_unfilled(rows, asked.iterations, asked.warmup);
+  print_rows_below_bounds(rows, asked.iterations, asked.warmup);
   if (asked.explain) {
     for (const row& each : rows) {
       explain(each);

@@ -237,7 +237,7 @@ void print_parts_of_periods(const std::vector<row>& rows, int iterations) {
   std::fflush(stdout);
 }
 
-void print_unfilled(const std::vector<row>& rows, int iterations, int warmup) {
+void print_rows_below_bounds(const std::vector<row>& rows, int iterations, int warmup) {
   constexpr double least = 0.9995;  // less shows as a multiple of the bound below 1.000
   constexpr int longest = 1 << 20;  // that --warmup accepts
   for (const row& each : rows) {

@@ -16,7 +16,7 @@ void print_parts_of_periods(const std::vector<row>& rows, int iterations);
 
 /// Prints which rows are predicted to be faster than their bounds, because their first iterations
 /// found the links idle and the warm-up was too short for that to wear off.
-void print_unfilled(const std::vector<row>& rows, int iterations, int warmup);
+void print_rows_below_bounds(const std::vector<row>& rows, int iterations, int warmup);
 
 /// Prints by how much measured iterations differ from simulated ones, with a column for each model,
 /// number of workers and network.

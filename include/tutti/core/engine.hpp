@@ -98,7 +98,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   /// the others only that this rank has left.
   /// `catch (...) { engine.fail(std::current_exception()); throw; }`
   void fail(std::exception_ptr why) {
-    failure_.is_told();
+    failure_.note_told();
     if constexpr (!virtual_time) {
       if (in_real_time(*world_)) {
         return waits_.exclusively([&] { core::fail(std::move(why), audience::everybody); });

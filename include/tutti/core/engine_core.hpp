@@ -169,7 +169,7 @@ class engine_core : engine_base<Transport> {
       finish_answers();
       return;
     }
-    say_what_was_not_told();
+    say_what_was_not_told();  // and not that this rank has left, which only the others hear
     end_with(failure_.last_words([this] { return outstanding(); },
                                  [this] { return listens_to_all(world_->rank()); }));
     if constexpr (is_stream_ordered<Transport>) {
@@ -402,9 +402,7 @@ class engine_core : engine_base<Transport> {
       }
       world_->queue().synchronize();
     } catch (...) {
-      const auto why = std::current_exception();
-      waits_.exclusively([&] { fail(why, audience::everybody); });
-      failure_.rethrow();
+      tell_and_rethrow();
     }
   }
 
@@ -428,13 +426,19 @@ class engine_core : engine_base<Transport> {
     try {
       observer_.record(what, which);
     } catch (...) {
-      const auto why = std::current_exception();
-      waits_.exclusively([&] { fail(why, audience::everybody); });
-      failure_.rethrow();
+      tell_and_rethrow();
     }
   }
 
   // ---- failure
+
+  /// Ends every rank's part with the exception that this thread, which is not the loop's owner,
+  /// handles, and throws it again.
+  [[gnu::cold, gnu::noinline]] void tell_and_rethrow() {
+    const auto why = std::current_exception();
+    waits_.exclusively([&] { fail(why, audience::everybody); });
+    failure_.rethrow();
+  }
 
   [[gnu::cold]] void release_waiters() {
     observer_.stop();
@@ -642,7 +646,7 @@ class engine_core : engine_base<Transport> {
       const std::exception_ptr why = failure_.untold();
       if (why && in_real_time(*world_) && !failure_.unwinds()) {
         std::fprintf(stderr, "tutti: %s\n", verdict_of(world_->rank(), why).c_str());
-        failure_.is_told();
+        failure_.note_told();
       }
     }
   }

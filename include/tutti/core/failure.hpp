@@ -29,12 +29,12 @@ class failure {
   bool happened() const { return happened_.load(std::memory_order_acquire); }
   void rethrow() const {
     if (happened()) {
-      is_told();
+      note_told();
       tutti::detail::rethrow(why_);
     }
   }
-  /// Says that the user knows of the failure.
-  void is_told() const { is_told_.store(true, std::memory_order_relaxed); }
+  /// Notes that the user knows of the failure.
+  void note_told() const { is_told_.store(true, std::memory_order_relaxed); }
   /// Returns what this rank itself has ended with, if the user has not been told; null if it has
   /// not ended, or has heard of a failure of which every rank hears.
   std::exception_ptr untold() const {
