@@ -20,7 +20,12 @@ struct options_of {
 template <class Policy>
 requires requires { typename Policy::options; }
 struct options_of<Policy> {
-  using type = typename Policy::options;
+  static constexpr bool constant = std::is_trivially_destructible_v<typename Policy::options>;
+  using type = std::conditional_t<constant, typename Policy::options, no_options>;
+  static_assert(constant,
+                "tutti: this policy has options that own memory, so their defaults are no "
+                "constants. Fix: numbers, enumerations with names, or arrays of them, instead of "
+                "std::string or std::vector.");
 };
 }  // namespace detail
 
