@@ -368,6 +368,7 @@ class Turn:
         self.cpu = (used() - cpu) / steps
         self.bytes = (sent() - bytes_sent) / steps
         self.on_the_wire = []
+        contestant.ended(trained)  # the rest of the last measured step is not watched
         for _ in range(watched):
             dist.barrier()
             with Wire() as wire:

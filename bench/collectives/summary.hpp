@@ -43,8 +43,11 @@ class summary : public benchmark::BenchmarkReporter {
 
   void note(std::size_t bytes, const Run& run) {
     row& mine = rows_[bytes];
+    const bool of_two_threads = run.counters.find("threads_us") != run.counters.end();
     for (const auto& [name, counter] : run.counters) {
-      mine[name].push_back(counter);
+      if (name != "of_limit" || of_two_threads) {
+        mine[name].push_back(counter);
+      }
     }
     mine["state " + run.report_label].push_back(1);
   }

@@ -111,7 +111,7 @@ class Kept:
     def __init__(self, *key):
         self.asked_for = time.time()
         self.name = "tutti_" + hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]
-        cache = os.environ.get("TUTTI_CACHE", os.path.expanduser("~/.cache/tutti"))
+        cache = os.environ.get("TUTTI_CACHE") or os.path.expanduser("~/.cache/tutti")
         self.folder = pathlib.Path(cache) / self.name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class Kept:
         """Returns the path of the last product, if none of its headers has changed since."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             known = json.loads((self.folder / "built.json").read_text())
-            if all(its and digest(path) == its for path, its in known["headers"].items()):
+            if os.path.exists(known["file"]) and all(its and digest(path) == its for path, its in known["headers"].items()):
                 return known["file"]
         return None
 
@@ -241,8 +241,11 @@ class Binding(Kept):
                                "Fix: apt-get install ninja-build, or pip install ninja")
 
     def compile(self, folder: pathlib.Path) -> tuple[str, list[str]]:
-        from torch.utils import cpp_extension  # imported late: it looks for CUDA and prints
-
+        try:
+            from torch.utils import cpp_extension  # imported late: it looks for CUDA and prints
+        except ImportError as reason:
+            self.refuse(f"torch's extension builder does not load: {reason}. "
+                        "Fix: apt-get install python3-setuptools, or pip install setuptools")
         written, told = folder / "module.cpp", folder / "module.d"
         written.write_text(self.text)
         try:
