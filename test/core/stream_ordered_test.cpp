@@ -21,7 +21,6 @@
 #include "tutti/collective/canonical.hpp"
 #include "tutti/collective/native.hpp"
 #include "tutti/collective/ring.hpp"
-#include "tutti/collective/sliced_ring.hpp"
 #include "tutti/compression/bf16.hpp"
 #include "tutti/compression/none.hpp"
 #include "tutti/coordination/local.hpp"
@@ -172,7 +171,7 @@ TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
   using halves =
       architecture::resolved<architecture::replicated<>, compression::bf16, streamed>::type;
   static_assert(std::is_same_v<dense, architecture::all_reduce<collective::native>>);
-  static_assert(std::is_same_v<halves, architecture::all_reduce<collective::sliced_ring<>>>);
+  static_assert(std::is_same_v<halves, architecture::all_reduce<collective::ring>>);
 }
 
 namespace {
