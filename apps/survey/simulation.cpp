@@ -5,9 +5,6 @@
 #include <string>
 
 #include "models/replayed/computations.hpp"
-#include "tutti/architecture/all_reduce.hpp"
-#include "tutti/collective/ring.hpp"
-#include "tutti/core/compose.hpp"
 #include "tutti/core/replay.hpp"
 #include "tutti/strategies/bsp.hpp"
 #include "tutti/strategies/mg_wfbp.hpp"
@@ -25,30 +22,16 @@ tutti::transport::link nic_of(const job& of) {
   return {messages / of.workers / of.cost.seconds_per_byte, of.cost.startup / messages};
 }
 
-/// A method with one ring an all-reduce. `all_reduce_cost` counts the start-ups of all its
-/// messages, of which a sliced ring would hide some.
-template <class Method>
-struct by_one_ring {
-  using strategy =
-      tutti::compose<typename Method::strategy::fusion, typename Method::strategy::schedule,
-                     tutti::architecture::all_reduce<tutti::collective::ring>>;
-  static constexpr tutti::policy_options<strategy> defaults() {
-    constexpr auto own = tutti::default_options<Method>();
-    return {.fusion = own.fusion, .schedule = own.schedule};
-  }
-};
-
-template <class Method>
+template <class Strategy>
 tutti::seconds run(const job& of) {
-  using strategy = by_one_ring<Method>;
-  tutti::engine_options<strategy> set;
+  tutti::engine_options<Strategy> set;
   set.profile.message = tutti::message_cost(of.cost.startup, of.cost.seconds_per_byte);
   if constexpr (requires { set.schedule.exchanges; }) {
     set.schedule.exchanges = of.exchanges;
   }
   // One iteration suffices, because ranks are alike and every iteration takes as long.
   const tutti::replay_options length{.iterations = 1, .warmup = 0, .slowdown = of.slowdown};
-  tutti::replay<strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
+  tutti::replay<Strategy> ranks(models::computations(*of.model), set, tutti::payloads::counted,
                                 length);
   const tutti::transport::network hosts(of.workers, nic_of(of), per_host,
                                         tutti::transport::network::at_once);
