@@ -9,6 +9,7 @@
 #include "tutti/collective/addressable.hpp"
 #include "tutti/collective/in_host_memory.hpp"
 #include "tutti/collective/native.hpp"
+#include "tutti/collective/ring.hpp"
 #include "tutti/collective/sliced_ring.hpp"
 #include "tutti/role/architecture.hpp"
 #include "tutti/role/transport.hpp"
@@ -19,8 +20,8 @@ namespace tutti::architecture {
 /// equal: an all_reduce where payloads add, reduce_scatter_all_gather where they do not add but can
 /// be cut, and else an all_gather. The collective of the all_reduce depends on the transport:
 /// `addressable` where ranks can read their peers' memory; `native` where the transport is a
-/// stream-ordered library with an all-reduce of its own and floats travel; and else a
-/// `sliced_ring`, behind `in_host_memory` where processes of a host can share memory, as with MPI.
+/// stream-ordered library with an all-reduce of its own and floats travel; `in_host_memory` over a
+/// `sliced_ring` where processes of a host can share memory, as with MPI; and else a ring.
 ///
 /// With mean::before or mean::none, payloads must add, because the architecture is then an
 /// all_reduce.
@@ -44,7 +45,7 @@ struct replicated {
       std::conditional_t<librarys_own<Compression, Transport>, collective::native,
                          std::conditional_t<has_host_memory<Transport>,
                                             collective::in_host_memory<collective::sliced_ring<>>,
-                                            collective::sliced_ring<>>>>;
+                                            collective::ring>>>;
 
   template <class Compression, class Transport>
   using resolve =
