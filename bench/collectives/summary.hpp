@@ -43,6 +43,7 @@ class summary : public benchmark::BenchmarkReporter {
 
   void note(std::size_t bytes, const Run& run) {
     row& mine = rows_[bytes];
+    // Runs of more threads have a limit of their own, which is not in this table of two.
     const bool of_two_threads = run.counters.find("threads_us") != run.counters.end();
     for (const auto& [name, counter] : run.counters) {
       if (name != "of_limit" || of_two_threads) {

@@ -132,10 +132,12 @@ class Kept:
             return use(path)
 
     def built(self) -> str | None:
-        """Returns the path of the last product, if none of its headers has changed since."""
+        """Returns the path of the last product, if it is still there, which it is not in a cache
+        that was moved, and if none of its headers has changed since."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             known = json.loads((self.folder / "built.json").read_text())
-            if os.path.exists(known["file"]) and all(its and digest(path) == its for path, its in known["headers"].items()):
+            if os.path.exists(known["file"]) and all(
+                    its and digest(path) == its for path, its in known["headers"].items()):
                 return known["file"]
         return None
 
