@@ -431,42 +431,49 @@ class nccl_library {
 
   /// Exchanges a byte between all ranks and adds up one float. NCCL connects two ranks at their
   /// first message and blocks the host meanwhile; that is better here than in a step, where ranks
-  /// that wait for each other must hear of each other.
+  /// that wait for each other must hear of each other. Where it connects each algorithm at its
+  /// first use, one that only larger sums take is connected in a step, unless NCCL_RUNTIME_CONNECT
+  /// is 0.
   template <class Carrier>
   void connect(Carrier& carrier, seconds deadline) {
+    cuda::buffer<std::byte> places =
+        stream_.allocate<std::byte>(static_cast<std::size_t>(carrier.size()) + 1);
+    cuda::buffer<float> sum = stream_.allocate<float>(1);
+    try {
+      reach_all(carrier, places.span(), sum.span(), deadline);
+    } catch (...) {
+      abort();  // before the buffers are freed, which waits for whatever the device still runs
+      throw;
+    }
+  }
+
+  template <class Carrier>
+  void reach_all(Carrier& carrier, std::span<std::byte> places, std::span<float> sum,
+                 seconds deadline) {
     const int rank = carrier.rank();
     const int ranks = carrier.size();
-    cuda::buffer<std::byte> places =
-        stream_.allocate<std::byte>(static_cast<std::size_t>(ranks) + 1);
-    cuda::buffer<float> sum = stream_.allocate<float>(1);
     stream_.clear(places.data(), places.size());
     stream_.clear(sum.data(), sizeof(float));
     begin_group();
     for (int distance = 1; distance < ranks; ++distance) {
       const int from = (rank + ranks - distance) % ranks;
-      send(places.span().last(1), (rank + distance) % ranks);
-      receive(places.span().subspan(static_cast<std::size_t>(from), 1), from);
+      send(places.last(1), (rank + distance) % ranks);
+      receive(places.subspan(static_cast<std::size_t>(from), 1), from);
     }
     end_group();
-    all_reduce(sum.span());
+    all_reduce(sum);
     const auto end = stream_.record();
     const auto begin = std::chrono::steady_clock::now();
     while (!cuda::stream::passed(end)) {
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       const std::string found = failure();
       if (!found.empty() || waited.count() > deadline) {
-        abort();
         throw communication_error(
             found.empty()
                 ? sentence({"rank ", rank, " could not exchange a byte with every other rank"})
                 : found);
       }
-      try {
-        detail::expect_others(carrier);
-      } catch (...) {
-        abort();
-        throw;
-      }
+      detail::expect_others(carrier);
       std::this_thread::yield();
     }
   }

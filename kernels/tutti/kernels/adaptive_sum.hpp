@@ -7,6 +7,7 @@
 #include "tutti/base/host_device.hpp"
 #include "tutti/base/queue.hpp"
 #include "tutti/base/sum_in_lanes.hpp"
+#include "tutti/kernels/elements.hpp"
 #include "tutti/kernels/widest.hpp"
 
 // Adds two vectors so that what they have in common counts once: the result is their sum if they
@@ -36,8 +37,8 @@ struct weighted_sum {
   double of_one;
   double of_other;
   TUTTI_HD float operator()(float one, float other) const {
-    return static_cast<float>(of_one * static_cast<double>(one) +
-                              of_other * static_cast<double>(other));
+    return static_cast<float>(product(of_one, static_cast<double>(one)) +
+                              product(of_other, static_cast<double>(other)));
   }
 };
 

@@ -53,6 +53,13 @@ TUTTI_HD inline float product(float a, float b) {
   return a * b;
 #endif
 }
+TUTTI_HD inline double product(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
 
 struct add {
   TUTTI_HD void operator()(float& into, float from) const { into += from; }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <gtest/gtest.h>
+#include <latch>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -237,6 +238,34 @@ TEST(StandInNCCL, ABorrowedCommunicatorIsConnectedBeforeAnyStep) {
     }
   });
   EXPECT_EQ(said[0], "rank 0 could not exchange a byte with every other rank");
+  EXPECT_EQ(said[1], "");
+}
+
+/// Messages to a rank that never takes part are on their way when NCCL refuses the sum. They are
+/// ended before memory is freed, which waits for them.
+TEST(StandInNCCL, ARefusalWhileConnectingWaitsForNobody) {
+  ncclUniqueId common{};
+  transport::check(ncclGetUniqueId(&common));
+  std::latch refused(1);
+  const auto said = errors(2, [&](in_process& carrier) {
+    cuda::check(cudaSetDevice(carrier.rank()));
+    transport::nccl_communicator made(common, carrier.rank(), 2, 10);
+    if (carrier.rank() == 1) {
+      refused.wait();
+      return;
+    }
+    stood_in_nccl_refuses_sums = true;
+    try {
+      world_type world(carrier,
+                       transport::nccl_communicator::from_native_handle(made.release(), 10));
+    } catch (...) {
+      stood_in_nccl_refuses_sums = false;
+      refused.count_down();
+      throw;
+    }
+  });
+  EXPECT_NE(said[0].find("remote process exited or there was a network error"), std::string::npos)
+      << said[0];
   EXPECT_EQ(said[1], "");
 }
 
