@@ -164,6 +164,52 @@ TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
   EXPECT_FALSE(std::ranges::any_of(parameters[0], [](float x) { return std::isnan(x); }));
 }
 
+namespace {
+
+/// In the first of two passes every tensor but the first is absent, and in the second that one. The
+/// engine's and the model's stream have other work before. Returns how many means are not a half.
+int wrong_means_of_two_passes(std::chrono::milliseconds engines_work,
+                              std::chrono::milliseconds models_work) {
+  using strategy = sums<collective::ring>;
+  const engine_options<strategy> twice{.run = {.accumulation = 2}};
+  std::atomic<int> wrong{0};
+  run_streamed(2, [&](streamed& world) {
+    host_stream compute;
+    scattered_model<host_stream> model(compute);
+    auto engine = make_engine<strategy>(world, model.tensors(), optimizer::none{}, twice);
+    constexpr std::size_t first = std::size(device_sizes) - 1;
+    const auto write = [&](std::size_t id) {
+      compute.run([its = model.tensors()[id].gradient, adds = id != first] {
+        std::ranges::for_each(its, [=](float& each) { each = adds ? each + 1 : 1; });
+      });
+      engine.ready(tensor_id(id), compute);
+    };
+    world.queue().run([engines_work] { std::this_thread::sleep_for(engines_work); });
+    compute.run([models_work] { std::this_thread::sleep_for(models_work); });
+    for (std::size_t id = first + 1; id-- > 0;) {
+      id == first ? write(id) : engine.absent(tensor_id(id), compute);
+    }
+    for (std::size_t id = first + 1; id-- > 0;) {
+      id == first ? engine.absent(tensor_id(id)) : write(id);
+    }
+    engine.wait();
+    for (const tensor& each : model.tensors()) {
+      wrong += std::ranges::count(each.gradient, 0.5f) != std::ssize(each.gradient);
+    }
+  });
+  return wrong;
+}
+
+}  // namespace
+
+/// What the model's stream writes in the other pass is neither sent before it is there nor wiped
+/// out by the zeros.
+TEST(StreamOrderedStrategy, AbsentInOnePassKeepsWhatAStreamWritesInTheOther) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(wrong_means_of_two_passes(milliseconds(0), milliseconds(20)), 0);
+  EXPECT_EQ(wrong_means_of_two_passes(milliseconds(20), milliseconds(0)), 0);
+}
+
 /// For floats, a replicated architecture uses the library's own sum.
 TEST(StreamOrderedStrategy, ReplicatedIsTheLibrarysSum) {
   using dense =

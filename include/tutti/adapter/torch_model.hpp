@@ -524,8 +524,7 @@ class torch_model {
     let_go(its);
     its.handed_in = true;
     its.awaited = false;
-    let_the_engine_see();
-    trainer_->absent(id_of(its));
+    trainer_->absent(id_of(its), memory_.current());
   }
   /// If other code still holds the last `.grad` after a reset, moves that tensor's values to other
   /// memory, so that the arena can be written. The tensor's Python object may count as an owner,

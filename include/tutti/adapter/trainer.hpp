@@ -60,8 +60,8 @@ class trainer {
 
   /// Reports that a gradient is final once the work that `stream` has so far is done.
   virtual void ready(tensor_id id, Stream& stream) = 0;
-  /// Reports that a tensor has no gradient in this pass.
-  virtual void absent(tensor_id id) = 0;
+  /// Reports that a tensor has no gradient in this pass. `stream` writes zeros in its place.
+  virtual void absent(tensor_id id, Stream& stream) = 0;
   /// Returns when every tensor has arrived.
   virtual void wait() = 0;
   /// Makes whatever is enqueued on `stream` from now on see the tensor current.

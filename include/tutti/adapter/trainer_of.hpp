@@ -171,7 +171,7 @@ requires(!has_virtual_time<Transport> &&  // because autograd waits
   }
 
   void ready(tensor_id id, stream_type& stream) final { engine_->ready(id, stream); }
-  void absent(tensor_id id) final { engine_->absent(id); }
+  void absent(tensor_id id, stream_type& stream) final { engine_->absent(id, stream); }
   void wait() final { engine_->wait(); }
   void wait(tensor_id id, stream_type& stream) final { engine_->wait(id, stream); }
   void drain() final { engine_->drain(); }

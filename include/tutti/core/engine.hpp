@@ -121,8 +121,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
     return gradients::lend(*this, id).first;
   }
   /// Returns such memory for a gradient that is written by work enqueued on `stream` from now on.
-  template <class Stream>
-  requires device_queue<Stream> std::span<float> gradient(tensor_id id, Stream& stream) {
+  std::span<float> gradient(tensor_id id, device_queue auto& stream) {
     const auto [memory, after] = gradients::lend(*this, id);
     stream.wait(after);
     return memory;
@@ -135,9 +134,9 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   void ready(tensor_id id) { gradients::ready(*this, id, world_->queue().record()); }
 
   /// Says that the gradient is final once the work that `stream` has so far is done.
-  template <class Stream>
-  requires device_queue<Stream>
-  void ready(tensor_id id, Stream& stream) { gradients::ready(*this, id, stream.record()); }
+  void ready(tensor_id id, device_queue auto& stream) {
+    gradients::ready(*this, id, stream.record());
+  }
 
   /// Says that the gradient is final and lies in `gradient`, from this step on until another place
   /// is given. Throws usage_error unless it has the tensor's type and length. The memory must stay
@@ -151,21 +150,19 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
   void ready(tensor_id id, std::span<std::uint16_t> gradient) {
     gradients::ready_in(*this, id, {.narrow = gradient}, world_->queue().record());
   }
-  template <class Stream>
-  requires device_queue<Stream>
-  void ready(tensor_id id, std::span<float> gradient, Stream& stream) {
+  void ready(tensor_id id, std::span<float> gradient, device_queue auto& stream) {
     gradients::ready_in(*this, id, {.wide = gradient}, stream.record());
   }
-  template <class Stream>
-  requires device_queue<Stream>
-  void ready(tensor_id id, std::span<std::uint16_t> gradient, Stream& stream) {
+  void ready(tensor_id id, std::span<std::uint16_t> gradient, device_queue auto& stream) {
     gradients::ready_in(*this, id, {.narrow = gradient}, stream.record());
   }
 
   /// Says that tensor `id` has no gradient in this pass, which counts as zero. Where a step has
   /// several passes, the sum of the earlier ones stays. Throws usage_error where `ready` does, and
   /// then touches nothing.
-  void absent(tensor_id id) { gradients::absent(*this, id); }
+  void absent(tensor_id id) { gradients::absent(*this, id, world_->queue()); }
+  /// Likewise where the step's other passes are written on `stream`, which then writes the zeros.
+  void absent(tensor_id id, device_queue auto& stream) { gradients::absent(*this, id, stream); }
 
   /// Returns when the result of the last `ready` of tensor `id` has arrived. Throws
   /// communication_error if that can no longer happen.
@@ -176,9 +173,7 @@ class engine : engine_core<Strategy, Transport, Optimizer, Monitor> {
 
   /// Makes whatever is enqueued on `stream` from now on see tensor `id` current. The host waits
   /// only for peers and, under a window of credit, for the messages that must leave first.
-  template <class Stream>
-  requires device_queue<Stream>
-  void wait(tensor_id id, Stream& stream) {
+  void wait(tensor_id id, device_queue auto& stream) {
     wait_for(id);
     stream.wait(at(id).current);
   }

@@ -352,7 +352,7 @@ class engine_core : engine_base<Transport> {
   /// Says that the tensor has no gradient in the passes that its step still lacks.
   void absent_to_the_end(tensor_id id) {
     do {
-      gradients::absent(*this, id);
+      gradients::absent(*this, id, world_->queue());
     } while (at(id).accumulated.load(std::memory_order_relaxed) != 0);
   }
   void say_joined() { flow_->join(); }

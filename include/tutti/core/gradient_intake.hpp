@@ -59,6 +59,7 @@ class gradient_intake {
                           "write it where gradient(id) says");
       }
     }
+    mine.written = when;
     const unsigned passes = mine.accumulated.load(std::memory_order_relaxed) + 1;
     if (passes < its.set_.run.accumulation) {
       mine.accumulated.store(passes, std::memory_order_relaxed);
@@ -67,7 +68,6 @@ class gradient_intake {
       return;
     }
     mine.accumulated.store(0, std::memory_order_relaxed);
-    mine.written = when;
     mine.readied.store(mine.readied.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     gradient_is_there(its, id, pass::last);
     its.posts_.post(static_cast<std::uint32_t>(its.plan_.position(id)));
@@ -94,9 +94,11 @@ class gradient_intake {
     ready(its, id, when);
   }
 
-  static void absent(Core& its, tensor_id id) {
-    auto& queue = its.world_->queue();
-    const bool is_first = expect_arrived(its, id).accumulated.load(std::memory_order_relaxed) == 0;
+  /// Writes the zeros on `queue`, if this is the step's first pass.
+  template <class Queue>
+  static void absent(Core& its, tensor_id id, Queue& queue) {
+    const auto& mine = expect_arrived(its, id);
+    const bool is_first = mine.accumulated.load(std::memory_order_relaxed) == 0;
     const tensor& declared = its.model_.forward()[index(id)];
     if (its.model_.lends()) {
       const auto [memory, after] = lend(its, id);
@@ -110,6 +112,9 @@ class gradient_intake {
       } else {
         queue.clear(declared.narrow_gradient.data(), declared.narrow_gradient.size_bytes());
       }
+    }
+    if (!is_first) {
+      queue.wait(mine.written);  // the earlier passes may have been written on another queue
     }
     ready(its, id, queue.record());
   }
