@@ -126,7 +126,8 @@ class DDP(Bare):
         self.megabytes, self.hook = megabytes, hook
 
     def made(self, model):
-        trained = DistributedDataParallel(model, bucket_cap_mb=self.megabytes)
+        trained = DistributedDataParallel(model, bucket_cap_mb=self.megabytes,
+                                          gradient_as_bucket_view=True)
         if self.hook is not None:
             trained.register_comm_hook(None, self.hook)
         return trained, sgd(trained)
@@ -141,7 +142,8 @@ class OneBucketPowerSGD(Bare):
 
     def made(self, model):
         first, dist._DEFAULT_FIRST_BUCKET_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES, 1 << 40
-        trained = DistributedDataParallel(model, bucket_cap_mb=1 << 20)
+        trained = DistributedDataParallel(model, bucket_cap_mb=1 << 20,
+                                          gradient_as_bucket_view=True)
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=self.rank,
                                             start_powerSGD_iter=self.start)

@@ -86,9 +86,6 @@ TEST(random_k, draws_every_element_as_often) {
   }
 }
 
-/// Runs of 3 and 4 elements. A decoded value is x times the run's length with a chance of one in
-/// that length, so its standard deviation is |x| sqrt(length - 1). The bound of six of them fails
-/// by chance in one run of 10^7.
 TEST(random_k, remembers_nothing_of_runs_wherever_it_stands) {
   const random_k::options runs{.k = 2, .drawn_as = kernels::drawn_as::its_run};
   EXPECT_THROW(error_feedback<random_k>{runs}, usage_error);
@@ -98,6 +95,9 @@ TEST(random_k, remembers_nothing_of_runs_wherever_it_stands) {
   EXPECT_NO_THROW((error_feedback<dense_below<random_k>>{{.compressed = {.k = 2}, .bytes = 4}}));
 }
 
+/// Runs of 3 and 4 elements. A decoded value is x times the run's length with a chance of one in
+/// that length, so its standard deviation is |x| sqrt(length - 1). The bound of six of them fails
+/// by chance in one run of 10^7.
 TEST(random_k, is_unbiased_where_a_value_stands_for_its_run) {
   const floats gradient{1, -2, 0.5, 3, -1, 0.25, 7};
   constexpr int steps = 10'000;

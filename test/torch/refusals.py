@@ -14,6 +14,7 @@ import laws
 import tutti_torch
 from laws import ours, rank, refused
 from tutti_torch import building, toolkit
+from tutti_torch.optimizer import Optimizer
 
 
 def linear():
@@ -297,6 +298,16 @@ def a_second_gradient():
     dist.barrier()
 
 
+def a_hooked_optimizer():
+    """With torch 1.13 optimizers have no hooks."""
+    module = linear()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    if hasattr(optimizer, "register_step_post_hook"):
+        wrapped = Optimizer(optimizer, list(module.named_parameters()))
+        optimizer.register_step_post_hook(lambda *_: None)
+        refused("a hook around its step()", wrapped.values)
+
+
 def a_step_late_cannot_be_skipped():
     """A skipped step would lose the mean of the step before, whose gradients were finite and had
     another scale."""
@@ -320,4 +331,4 @@ laws.run([without_torch, a_missing_mpicxx, a_cache_that_cannot_be, what_a_gpu_ne
           a_rank_without_a_pass, a_rank_that_has_left, a_refused_composition, what_is_no_strategy,
           a_missing_ninja, models_on_servers, a_scaler_that_comes_too_late,
           a_launcher_that_mpi_does_not_know, a_changed_model, gradients, a_second_gradient,
-          a_step_late_cannot_be_skipped])
+          a_hooked_optimizer, a_step_late_cannot_be_skipped])

@@ -99,6 +99,11 @@ class Optimizer:
         """Returns the optimizer's values for the next step, by tutti's names. Raises an error if
         tutti's optimizer cannot do the same."""
         self._expect_the_models_parameters()
+        for each in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):  # of torch 2
+            if getattr(self._optimizer, each, None):
+                raise RuntimeError("the optimizer has a hook around its step(), but tutti updates "
+                                   "each parameter when its mean arrives. Fix: call the hook's "
+                                   "function yourself, or train without optimizer=")
         groups = self._optimizer.param_groups
         name = type(self._optimizer).__name__
         for each in self._lacks:

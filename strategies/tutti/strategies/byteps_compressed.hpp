@@ -31,7 +31,10 @@ struct BytePSOneBit : BytePSCompressed<compression::dense_below<
                           compression::rescaled_error_feedback<compression::byteps_onebit>>> {
   static constexpr std::string_view name = "BytePSOneBit";
   static constexpr std::string_view after = "BytePS with `onebit`";
-  static constexpr std::string_view deviations = "The same as BytePS's.";
+  static constexpr std::string_view deviations =
+      "The same as BytePS's; in addition, a piece shorter than the limit is sent as it is, where "
+      "BytePS asks for the length of the whole tensor; and with worth one, servers answer 1 or -1, "
+      "which BytePS's workers divide by their number.";
 };
 
 /// BytePS with `topk` and `vanilla` error feedback.
@@ -39,7 +42,9 @@ struct BytePSTopK : BytePSCompressed<compression::dense_below<
                         compression::rescaled_error_feedback<compression::byteps_topk>>> {
   static constexpr std::string_view name = "BytePSTopK";
   static constexpr std::string_view after = "BytePS with `topk`";
-  static constexpr std::string_view deviations = "The same as BytePS's.";
+  static constexpr std::string_view deviations =
+      "The same as BytePS's; in addition, a piece shorter than the limit is sent as it is, where "
+      "BytePS asks for the length of the whole tensor.";
 };
 
 /// BytePS with `randomk` and `vanilla` error feedback.
@@ -47,7 +52,9 @@ struct BytePSRandomK : BytePSCompressed<compression::dense_below<
                            compression::rescaled_error_feedback<compression::byteps_randomk>>> {
   static constexpr std::string_view name = "BytePSRandomK";
   static constexpr std::string_view after = "BytePS with `randomk`";
-  static constexpr std::string_view deviations = "The same as BytePS's.";
+  static constexpr std::string_view deviations =
+      "The same as BytePS's; in addition, a piece shorter than the limit is sent as it is, where "
+      "BytePS asks for the length of the whole tensor.";
 };
 
 /// BytePS with `dithering`, which is unbiased and has no residual.
@@ -55,9 +62,11 @@ struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::
   static constexpr std::string_view name = "BytePSDithering";
   static constexpr std::string_view after = "BytePS with `dithering`";
   static constexpr std::string_view deviations =
-      "The same as BytePS's; in addition, the number of bits and the norm precede the bits, where "
-      "BytePS puts them at the end, and each rank's rounding draws other random numbers than "
-      "BytePS's.";
+      "The same as BytePS's; in addition, a piece shorter than the limit is sent as it is, where "
+      "BytePS asks for the length of the whole tensor; the number of bits and the norm precede the "
+      "bits, where BytePS puts them at the end; and each rank's rounding draws other random "
+      "numbers "
+      "than BytePS's.";
 };
 
 }  // namespace tutti::strategies
