@@ -166,8 +166,9 @@ TEST(StreamOrderedStrategy, ALeaderMayRunAhead) {
 
 namespace {
 
-/// In the first of two passes every tensor but the first is absent, and in the second that one. The
-/// engine's and the model's stream have other work before. Returns how many means are not a half.
+/// In the first of two passes every tensor is absent but the one that the backward pass begins
+/// with, and in the second pass only that one. The engine's and the model's stream have other work
+/// before. Returns how many means are not a half.
 int wrong_means_of_two_passes(std::chrono::milliseconds engines_work,
                               std::chrono::milliseconds models_work) {
   using strategy = sums<collective::ring>;

@@ -65,8 +65,7 @@ struct BytePSDithering : BytePSCompressed<compression::dense_below<compression::
       "The same as BytePS's; in addition, a piece shorter than the limit is sent as it is, where "
       "BytePS asks for the length of the whole tensor; the number of bits and the norm precede the "
       "bits, where BytePS puts them at the end; and each rank's rounding draws other random "
-      "numbers "
-      "than BytePS's.";
+      "numbers than BytePS's.";
 };
 
 }  // namespace tutti::strategies
